@@ -106,7 +106,7 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
                 if (meta.drop_reason != DROP_UNKNOWN) {
                     drop.apply(meta, standard_metadata);
                 } else if (!hdr.int_shim.isValid() && meta.int_shield == 0 && !AGGREGATED && !NAMED) {
-                    // What has a name stays as the next switch must see it.
+                    // Traffic with a name stays as the next switch must see it.
                     int_watch.apply(hdr, meta);
                 }
             }
@@ -151,12 +151,12 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
 
     apply {
 #ifdef AGGREGATION
-        // Copies by multicast are packets like any other, not reports as clones are.
+        // Multicast copies are ordinary packets, not reports as clones are.
         if (standard_metadata.instance_type == INSTANCE_REPLICATION) {
             replicas.apply(hdr, meta, standard_metadata);
             standard_metadata.instance_type = INSTANCE_NORMAL;
         }
-        // Reports repeat their packets as they were.
+        // Reports carry their packets unchanged.
         if (standard_metadata.instance_type == INSTANCE_NORMAL && !hdr.packet_in.isValid()) {
             congestion.apply(hdr, standard_metadata);
             if (hdr.aggregation.isValid()) {
@@ -180,7 +180,7 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
                 int_sink.apply(hdr, meta);
             }
         }
-        // What one switch is source and sink of never travels with a mark.
+        // If one switch is both source and sink, the packet never travels with a mark.
         if (meta.int_mark == 1 && meta.to_edge == 0) {
             int_mark.apply(hdr, meta);
         }
@@ -203,7 +203,7 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
             if (meta.routed == 1) {
                 queue_watch.apply(meta, standard_metadata);
             }
-            // Most packets end here: nobody asks what this hop knows of them.
+            // Most packets end here: no telemetry is requested from this hop.
             if (hdr.int_shim.isValid() || meta.report_wanted == 1 || meta.mtu_bytes != 0) {
                 hop_readings.apply(transmitted_bytes, buffer_occupancy, meta, standard_metadata);
                 if (hdr.int_shim.isValid() && !hdr.packet_in.isValid()) {
@@ -217,7 +217,7 @@ control FabricEgress(inout headers_t hdr, inout metadata_t meta, inout standard_
                 }
                 if (
                     meta.report_tracked == 1 && meta.report_congested == 0
-                    // What was stripped is nowhere else.
+                    // The stripped headers exist nowhere else.
                     && meta.report_intermediate & meta.report_restores_int == 0
                 ) {
                     flow_filter.apply(hdr, meta, standard_metadata);

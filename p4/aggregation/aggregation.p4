@@ -1,4 +1,4 @@
-// Sums that workers send and the switch makes: the slot protocol of dataplane/allreduce/reference/aggregator.py.
+// In-switch sums for workers: the slot protocol of dataplane/allreduce/reference/aggregator.py.
 #ifndef P4_AGGREGATION_AGGREGATION_P4
 #define P4_AGGREGATION_AGGREGATION_P4
 
@@ -15,7 +15,7 @@ enum bit<3> sender_t {
     PARENT = 2
 }
 
-// What became of a packet; the index of its counter.
+// Outcome of a packet: the index of its counter.
 const bit<32> OUTCOME_STALE = 0;
 const bit<32> OUTCOME_AGAIN = 1;
 const bit<32> OUTCOME_EPOCH = 2;
@@ -36,7 +36,7 @@ enum bit<3> answer_t {
 control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(9, CounterType.packets_and_bytes) aggregation_outcomes;
     register<cell_t>(AGGREGATION_CELLS) aggregation_cells;
-    // The newest item of a job, at its first cell.
+    // The newest item of a job, stored at the job's first cell.
     register<bit<32>>(AGGREGATION_CELLS) aggregation_newest;
     Lanes() lanes0;
     Lanes() lanes1;
@@ -44,7 +44,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     Lanes() lanes3;
     Completions() completions;
 
-    // How many packets each child has sent, and the parent.
+    // Packets received from each child and from the parent.
     direct_counter(CounterType.packets_and_bytes) aggregation_peer_packets;
 
     sender_t sender = sender_t.NONE;
@@ -84,7 +84,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     bit<1> write = 0;
     bit<1> saturated = 0;
 
-    // A child's number is its bit in the job's mask: nobody can speak for another. PULL needs none.
+    // A child's number is its bit in the job's mask, so that none can speak for another. PULL needs none.
     action from_child(@name("number") bit<6> number) {
         sender = sender_t.CHILD;
         child = 64w1 << number;
@@ -99,7 +99,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         sender = sender_t.PARENT;
     }
 
-    // The UDP port tells a worker from one that was there before it, and perhaps still is.
+    // The UDP port tells a worker from an earlier one on the same host, which may still be running.
     table aggregation_peers {
         key = {
             hdr.ipv4.src_addr: exact @name("src_addr");
@@ -119,7 +119,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         size = 4096;
     }
 
-    // One entry, so that children and epoch change at once. `cells` is a power of two, twice the window.
+    // A single entry, so that children and epoch change at once. `cells` is a power of two, twice the window.
     action add_up(
         @name("nonce") bit<64> job_nonce,
         @name("epoch") bit<16> job_epoch,
@@ -214,7 +214,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         check = hdr.aggregation.check;
         write = 1;
         outcome = OUTCOME_OPENED;
-        // What is not among the job's cells is of a job that had them before.
+        // Cells outside the job's range belong to a job that had them before.
         aggregation_newest.read(newest, first_cell);
         newest = (newest - hdr.aggregation.item > last_cell - first_cell) ? hdr.aggregation.item : newest;
         aggregation_newest.write(first_cell, newest);
@@ -237,7 +237,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         outcome = OUTCOME_ADDED;
     }
 
-    // The parent's result takes the place of what this rack has added up.
+    // The parent's result replaces this rack's sum.
     @hidden
     action take() {
         done = 1;
@@ -259,7 +259,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         answer = answer_t.BACK;
     }
 
-    // What the cell holds becomes the packet's.
+    // The cell's values become the packet's.
     @hidden
     action show() {
         hdr.aggregation.epoch = cell_epoch;
@@ -278,7 +278,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         hdr.udp.checksum = 0;
         hdr.ipv4.total_length = 20 + hdr.udp.length;
         hdr.ipv4.ttl = AGGREGATION_TTL;
-        // What came congested is told by a flag; the queues ahead speak for themselves.
+        // Congestion on arrival is passed on by a flag; the queues ahead mark packets themselves.
         hdr.ipv4.ecn = (hdr.ipv4.ecn == ECN_CE) ? ECN_ECT0 : hdr.ipv4.ecn;
     }
 
@@ -305,7 +305,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         hdr.aggregation.kind = KIND_CONTRIBUTION;
     }
 
-    // Egress addresses each copy; the switch is the sender.
+    // Egress addresses each copy, with the switch as its sender.
     @hidden
     action send_all() {
         hdr.ipv4.src_addr = hdr.ipv4.dst_addr;
@@ -326,14 +326,14 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             bit<1> same = known & (bit<1>) (cell_item == hdr.aggregation.item);
             bit<32> age = hdr.aggregation.item - cell_item;
             if (hdr.aggregation.nonce != nonce || hdr.aggregation.workers == 0) {
-                // Nobody of the job sends this: no cell changes, and there is no answer.
+                // No member of the job sends this: no cell changes, and there is no answer.
                 outcome = OUTCOME_FORGED;
             } else if (sender == sender_t.PARENT) {
                 if (same == 1 && done == 0 && (hdr.aggregation.kind == KIND_RESULT || hdr.aggregation.kind == KIND_AGAIN)) {
                     take();
                 }
             } else if (same == 1 && done == 1 && hdr.aggregation.quarters < quarters) {
-                // No answer is longer than what asked for it.
+                // No answer is longer than its request.
                 outcome = OUTCOME_MISMATCH;
                 hdr.aggregation.quarters = 0;
                 refuse(REASON_MISMATCH);

@@ -1,4 +1,4 @@
-// Telemetry of items: who came last, after how long, what was sent twice. A report as XD's, which no packet waits for.
+// Telemetry of items: the last child, how long it took, what was repeated. A report like XD's, with no packet waiting.
 #ifndef P4_AGGREGATION_COMPLETIONS_P4
 #define P4_AGGREGATION_COMPLETIONS_P4
 
@@ -20,7 +20,7 @@ control Completions(
     bit<1> reported = 0;
     bit<48> wait_us;
 
-    // Items whose number has none of the mask's bits, the same at all switches, and those that took long; 0 us: none.
+    // Items whose number has none of the mask's bits, the same at all switches, and slow ones; 0 us: no slow ones.
     action report_items(@name("mask") bit<32> mask, @name("slow_us") bit<32> slow_us) {
         reported = (aggregation.item & mask == 0 || (slow_us != 0 && wait_us >= (bit<48>) slow_us)) ? 1w1 : 1w0;
     }
@@ -37,7 +37,7 @@ control Completions(
         size = 256;
     }
 
-    // The copy is of the packet as it came: the last child's.
+    // The copy is of the packet as it arrived: the last child's.
     @hidden
     action request() {
         meta.report_tracked = 1;
@@ -65,7 +65,7 @@ control Completions(
     }
 }
 
-// The copy becomes a report; what goes on asks for none on its behalf.
+// The copy becomes a report; the original requests none for itself.
 control CompletionWords(in aggregation_t aggregation, in metadata_t meta, inout completion_words_t words) {
     apply {
         words.setValid();

@@ -11,7 +11,7 @@ const bit<4> KIND_AGAIN = 3;
 const bit<4> KIND_REFUSED = 4;
 const bit<4> KIND_PULL = 5;
 
-// RepMdBits: interfaces and ingress time stamp. The domain's bit is for reports alone.
+// RepMdBits: interfaces and ingress timestamp. The domain's bit is for reports only.
 const bit<16> COMPLETION_METADATA_BITS = 0x4800;
 const bit<16> DOMAIN_COMPLETION = 0x2000;
 const bit<8>  COMPLETION_WORDS = 4;
@@ -29,7 +29,7 @@ const bit<4> OPERATION_MAX = 2;
 const bit<8> REASON_EPOCH = 1;
 const bit<8> REASON_MISMATCH = 2;
 
-// All jobs' cells together, 1,024 bytes each.
+// The cells of all jobs together, 1,024 bytes each.
 #define AGGREGATION_CELLS 8192
 
 typedef bit<2048> lanes_t;
@@ -46,13 +46,13 @@ header aggregation_t {
     bit<4>  quarters;
     bit<8>  reason;
     bit<16> reserved;
-    // The job's secret: who does not know it is not heard.
+    // The job's secret: packets without it are ignored.
     bit<64> nonce;
-    // A sum of all contributions' like any lane, modulo 2^64: workers see by it that no bit of a result has changed.
+    // Summed like any lane, modulo 2^64, over all contributions: workers detect by it any changed bit of a result.
     bit<64> check;
 }
 
-// What a report says of an item that all children have contributed to. `ahead`: how many newer items were open.
+// Report content for an item to which all children have contributed. `ahead`: the number of newer items in progress.
 header completion_words_t {
     bit<16> job;
     bit<8>  last_child;
@@ -68,8 +68,8 @@ header values_t {
     lanes_t lanes;
 }
 
-// What a cell remembers of an item: done1 zero7 job16 epoch16 item32 seen64 workers16 flags8 operation4 quarters4
-// repeated16 opened_us48 check64. Job 0 is none.
+// State of a cell's item: done1 zero7 job16 epoch16 item32 seen64 workers16 flags8 operation4 quarters4
+// repeated16 opened_us48 check64. Job 0: none.
 typedef bit<296> cell_t;
 
 #endif

@@ -1,11 +1,11 @@
-// 256 bytes of values in the switch: 64 lanes of int32 that are added, or 128 of 16 bits of which the greater stays.
+// 256 bytes of values in the switch: 64 lanes of int32 to add, or 128 lanes of 16 bits of which the maximum is kept.
 #ifndef P4_AGGREGATION_LANES_P4
 #define P4_AGGREGATION_LANES_P4
 
 #include "headers.p4"
 
-// All lanes are in one wide word, so that a lane's arithmetic must not reach into its neighbour: a lane's first bit is
-// taken out before words are added or subtracted, and worked out by itself.
+// All lanes are in one wide word, so a lane's arithmetic must not carry into its neighbour: each lane's first bit is
+// masked out before words are added or subtracted, and computed separately.
 #define LANES4(lane) lane ++ lane ++ lane ++ lane
 #define LANES16(lane) LANES4(lane) ++ LANES4(lane) ++ LANES4(lane) ++ LANES4(lane)
 #define LANES64(lane) LANES16(lane) ++ LANES16(lane) ++ LANES16(lane) ++ LANES16(lane)
@@ -45,7 +45,7 @@ control Lanes(
         over = ~(lanes ^ old) & (lanes ^ sum) & FIRST_OF_32;
     }
 
-    // Where two of one sign made one of the other: the greatest value, or the least.
+    // Two values of one sign with a sum of the other: saturate at the greatest or the least value.
     @hidden
     action bound() {
         mask = (over - (over >> 31)) | over;

@@ -1,4 +1,4 @@
-// Copies of a result, each to one child; and queues that are long, told to whoever sends too much.
+// Copies of a result, one for each child, and marking for senders when queues are long.
 #ifndef P4_AGGREGATION_REPLICAS_P4
 #define P4_AGGREGATION_REPLICAS_P4
 
@@ -42,7 +42,7 @@ control Replicas(inout headers_t hdr, inout metadata_t meta, inout standard_meta
 control Congestion(inout headers_t hdr, in standard_metadata_t standard_metadata) {
     bit<19> threshold = 0x7ffff;
 
-    // RFC 3168: packets of flows that can be told, behind so many frames or more, are marked.
+    // RFC 3168: ECN-capable packets behind this many frames or more are marked.
     action mark_from(@name("queue_frames") bit<19> frames) {
         threshold = frames;
     }
@@ -55,7 +55,7 @@ control Congestion(inout headers_t hdr, in standard_metadata_t standard_metadata
         default_action = NoAction();
     }
 
-    // Most packets cannot be marked: for those nobody asks for the threshold.
+    // Most packets cannot be marked, so the threshold is not looked up for them.
     apply {
         if ((hdr.ipv4.isValid() && hdr.ipv4.ecn != 0) || (hdr.ipv6.isValid() && hdr.ipv6.ecn != 0)) {
             congestion.apply();

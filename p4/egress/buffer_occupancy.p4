@@ -1,4 +1,4 @@
-// Frames that wait in the switch: over all ports, what the newest packet of each left behind in its queue.
+// Frames waiting in the switch: the sum over all ports of what each port's newest packet left in its queue.
 #ifndef P4_EGRESS_BUFFER_OCCUPANCY_P4
 #define P4_EGRESS_BUFFER_OCCUPANCY_P4
 
@@ -8,7 +8,7 @@ control BufferOccupancy(in standard_metadata_t standard_metadata, out bit<24> oc
     register<bit<24>>(512) port_frames;
     register<bit<24>>(1) buffer_frames;
 
-    // One action, so that the sum stays the sum.
+    // A single action, so that updates of the sum stay atomic.
     @hidden
     action account() {
         bit<24> before;

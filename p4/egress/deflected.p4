@@ -1,11 +1,11 @@
-// A packet that a full queue refused, which the traffic manager handed over for its report; bmv2 never does.
+// A packet refused by a full queue and handed over by the traffic manager for its report; bmv2 never does this.
 #ifndef P4_EGRESS_DEFLECTED_P4
 #define P4_EGRESS_DEFLECTED_P4
 
 #include "../shared/drop_request.p4"
 #include "../shared/metadata.p4"
 
-// It has been in ingress, and keeps what that found out; enq_qdepth is that of the queue that refused it.
+// It has passed ingress and keeps its results; enq_qdepth is that of the queue that refused it.
 control Deflected(inout metadata_t meta, in standard_metadata_t standard_metadata) {
     DropRequest() request;
 

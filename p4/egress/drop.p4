@@ -1,4 +1,4 @@
-// The end of a packet that egress itself drops; the stage that gave it a drop reason has counted it by name.
+// Drops decided in egress; the stage that set the drop reason has counted it under that name.
 #ifndef P4_EGRESS_DROP_P4
 #define P4_EGRESS_DROP_P4
 

@@ -1,16 +1,16 @@
-// Which drops are reported, and how many: packets match by flow and reason, and each watch has a quota.
+// Selects which drops are reported, and how many: packets match by flow and reason, and each watch has a quota.
 #ifndef P4_EGRESS_DROP_WATCH_P4
 #define P4_EGRESS_DROP_WATCH_P4
 
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
 
-// Runs in the clone of a dropped packet, wherever in the switch it was dropped: takes the D flag from what may not be
-// reported, and says which metadata goes with what may.
+// Runs in the clone of a dropped packet, wherever in the switch it was dropped: clears the D flag of drops that may
+// not be reported, and selects the metadata of those that may.
 control DropWatch(in headers_t hdr, inout metadata_t meta, in standard_metadata_t standard_metadata) {
     counter(1, CounterType.packets_and_bytes) drop_report_not_watched;
     counter(1, CounterType.packets_and_bytes) drop_report_over_quota;
-    // The window of 2^20 us in which each watch reported last, and how often it has since that began.
+    // For each watch, the window of 2^20 us of its last report, and its number of reports in that window.
     register<bit<32>>(1024) drop_window;
     register<bit<32>>(1024) drop_window_reports;
 
@@ -34,7 +34,7 @@ control DropWatch(in headers_t hdr, inout metadata_t meta, in standard_metadata_
         drop_window.read(window, (bit<32>) watch);
         drop_window_reports.read(reports, (bit<32>) watch);
         reports = (window == now) ? reports : 0;
-        // A quota of 0 is none.
+        // A quota of 0 means no limit.
         allowed = (most == 0 || reports < most) ? 1w1 : 1w0;
         drop_window.write((bit<32>) watch, now);
         drop_window_reports.write((bit<32>) watch, reports + (bit<32>) allowed);
@@ -74,7 +74,7 @@ control DropWatch(in headers_t hdr, inout metadata_t meta, in standard_metadata_
         size = 1024;
     }
 
-    // What is not IP, or too short to tell.
+    // Non-IP packets, and packets too short to tell.
     table other_drop_watch {
         key = {
             meta.report_drop_reason: ternary @name("reason");

@@ -1,15 +1,15 @@
-// Reports of tracked flows that say nothing new are not sent: same way through the switch, about the same latency.
+// Suppresses redundant reports of tracked flows: same path through the switch, about the same latency.
 #ifndef P4_EGRESS_FLOW_FILTER_P4
 #define P4_EGRESS_FLOW_FILTER_P4
 
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
 
-// Each flow has a cell in two arrays, and is known where either has its name. Flows that share one cell do not push each
-// other out for as long as their other cells differ; what shares both is reported too often, never too seldom.
+// Each flow has a cell in two arrays, and is known if either holds its key. Flows that share one cell do not evict
+// each other while their other cells differ; flows that share both are reported too often, never too seldom.
 control FlowFilter(in headers_t hdr, inout metadata_t meta, in standard_metadata_t standard_metadata) {
     counter(1, CounterType.packets_and_bytes) flow_reports_filtered;
-    // Name (a hash of flow and ports), latency and time (us) of the flow's last report, 32 bits each.
+    // Key (a hash of flow and ports), latency and time (us) of the flow's last report, 32 bits each.
     register<bit<96>>(65536) flow_cells_1;
     register<bit<96>>(65536) flow_cells_2;
 
@@ -120,7 +120,7 @@ control FlowFilter(in headers_t hdr, inout metadata_t meta, in standard_metadata
             look_up();
         }
         if (filtered == 1) {
-            // The packet may still be copied: for reports that wait, or because it was dropped.
+            // The packet may still be cloned: for reports that wait, or because it was dropped.
             meta.report_wanted = meta.report_dropped;
             meta.report_tracked = 0;
             flow_reports_filtered.count(0);

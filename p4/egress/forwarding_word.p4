@@ -1,4 +1,4 @@
-// Our domain's metadata of a hop: how it decided where the packet goes.
+// Domain-specific metadata of a hop: how the forwarding decision was made.
 #ifndef P4_EGRESS_FORWARDING_WORD_P4
 #define P4_EGRESS_FORWARDING_WORD_P4
 

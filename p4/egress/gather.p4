@@ -1,4 +1,4 @@
-// Several individual reports in one packet: short ones wait in registers for the next, up to a number and an age.
+// Coalesces individual reports: short ones wait in registers for the next, up to a maximum number and age.
 #ifndef P4_EGRESS_GATHER_P4
 #define P4_EGRESS_GATHER_P4
 
@@ -7,14 +7,14 @@
 #include "gather_pack.p4"
 #include "gather_unpack.p4"
 
-// v1model has no timer: what waits too long is sent by the next packet, whichever it is. For that every packet comes by
-// here, and asks for a copy that carries nothing of its own.
+// v1model has no timer: reports that wait too long are sent by the next packet, whichever it is. Therefore every packet
+// passes through here and requests a clone that carries nothing of its own.
 control Gather(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     counter(1, CounterType.packets_and_bytes) reports_gathered;
     register<gathered_record_t>(3) gathered_records;
     register<bit<8>>(3) gathered_words;
     register<bit<8>>(1) gathered_waiting;
-    // When the oldest is due (us), for copies; and for all other packets, which are not to wait for copies.
+    // When the oldest is due (us): for clones, and for all other packets, which must not wait for clones.
     register<bit<64>>(1) gathered_due;
     register<bit<64>>(1) gathered_alarm;
     GatherPack() pack;
@@ -28,7 +28,7 @@ control Gather(inout headers_t hdr, inout metadata_t meta, inout standard_metada
     bit<1> due;
     gathered_record_t record;
 
-    // Up to `most` reports a packet, 1 to 4; none waits longer than `age_us` where there is traffic.
+    // Up to `most` reports per packet, 1 to 4; with traffic, none waits longer than `age_us`.
     action gather_reports(@name("most") bit<8> wanted, @name("age_us") bit<32> wanted_us) {
         most = wanted;
         age_us = (bit<64>) wanted_us;
@@ -42,7 +42,7 @@ control Gather(inout headers_t hdr, inout metadata_t meta, inout standard_metada
         default_action = NoAction();
     }
 
-    // An alarm of 0 is none.
+    // An alarm of 0 means none.
     @hidden
     action hear() {
         gathered_alarm.read(due_us, 0);
@@ -71,7 +71,7 @@ control Gather(inout headers_t hdr, inout metadata_t meta, inout standard_metada
         gathered_waiting.write(0, 0);
     }
 
-    // An action of its own, so that nobody who hears waits for the registers of those that wait.
+    // A separate action, so that readers of the alarm do not wait for the registers of waiting reports.
     @hidden
     action set_alarm(in bit<64> time_us) {
         gathered_alarm.write(0, time_us);

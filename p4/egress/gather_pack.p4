@@ -1,11 +1,11 @@
-// A finished individual report as one number, its last bit the number's last: what registers can keep of it.
+// Packs a finished individual report into one number, aligned at its last bit, to be stored in registers.
 #ifndef P4_EGRESS_GATHER_PACK_P4
 #define P4_EGRESS_GATHER_PACK_P4
 
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
 
-// Only for the packets that Gather lets wait: no options, tunnels or INT behind the IP header.
+// Only for packets that Gather lets wait: no options, tunnels or INT behind the IP header.
 control GatherPack(inout headers_t hdr, in metadata_t meta, out gathered_record_t record) {
     @hidden
     action add_report() {
@@ -17,7 +17,7 @@ control GatherPack(inout headers_t hdr, in metadata_t meta, out gathered_record_
         );
     }
 
-    // The packet itself gets its header checksum where it leaves; a report that waits needs it now.
+    // The packet's own header checksum is computed in the deparser; a waiting report needs it now.
     @hidden
     action complete_ipv4() {
         hash(hdr.ipv4.checksum, HashAlgorithm.csum16, 16w0, {

@@ -1,4 +1,4 @@
-// The number that a report was kept as, back to bytes: any count of words is a sum of these pieces.
+// Unpacks a stored report into bytes: these pieces add up to any number of words.
 #ifndef P4_EGRESS_GATHER_UNPACK_P4
 #define P4_EGRESS_GATHER_UNPACK_P4
 

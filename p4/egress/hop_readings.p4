@@ -1,4 +1,4 @@
-// What this hop knows about the packet's passage, kept for the stack and for a report's clone alike.
+// This hop's readings of the packet's passage, used by both the INT stack and a report's clone.
 #ifndef P4_EGRESS_HOP_READINGS_P4
 #define P4_EGRESS_HOP_READINGS_P4
 

@@ -1,11 +1,11 @@
-// Readings to metadata: instruction bits 1 to 8, which a stack and a report lay out alike.
+// Converts readings to metadata: instruction bits 1 to 8, laid out the same in a stack and in a report.
 #ifndef P4_EGRESS_HOP_WORDS_P4
 #define P4_EGRESS_HOP_WORDS_P4
 
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
 
-// `sum` grows by what the words add to a checksum; a field's place among 16 bits is all that counts modulo 0xffff.
+// `sum` grows by the words' part of a checksum; modulo 0xffff only a field's position within 16 bits matters.
 control HopWords(
     in bit<16> instructions,
     in metadata_t meta,

@@ -1,4 +1,4 @@
-// INT-XD: the packet goes on as it is, and this hop reports what its own watchlist asks for.
+// INT-XD: the packet is forwarded unchanged, and this hop reports according to its own watchlist.
 #ifndef P4_EGRESS_INT_EXPORT_P4
 #define P4_EGRESS_INT_EXPORT_P4
 

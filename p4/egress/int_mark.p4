@@ -1,4 +1,4 @@
-// Puts the domain's mark on a packet whose INT headers are there: at the source, and in a sink's report.
+// Marks a packet that carries INT headers as the domain's: at the source, and in a sink's report.
 #ifndef P4_EGRESS_INT_MARK_P4
 #define P4_EGRESS_INT_MARK_P4
 
@@ -57,7 +57,7 @@ control IntMark(inout headers_t hdr, inout metadata_t meta) {
         }, 32w0x4000);
     }
 
-    // A source port of the flow's own keeps other networks' load balancing; 49152 and up are for such uses (RFC 6335).
+    // A source port per flow preserves load balancing in other networks; 49152 and up are for such uses (RFC 6335).
     @hidden
     action insert_udp() {
         hdr.udp.setValid();
@@ -66,7 +66,7 @@ control IntMark(inout headers_t hdr, inout metadata_t meta) {
         hdr.udp.checksum = 0;
     }
 
-    // The length as it would be without INT: it grows with the packet's.
+    // The length without INT; it is increased together with the packet's.
     @hidden
     action enter_udp() {
         hdr.udp.length = hdr.ipv4.total_length - ((bit<16>) hdr.ipv4.ihl << 2);

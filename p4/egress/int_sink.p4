@@ -1,5 +1,5 @@
-// INT sink: the packet leaves as it came to the source; its INT headers stay behind for the report. int_unmark.p4 takes
-// them out.
+// INT sink: restores the packet as it entered the source and keeps its INT headers for the report; int_unmark.p4
+// removes them.
 #ifndef P4_EGRESS_INT_SINK_P4
 #define P4_EGRESS_INT_SINK_P4
 
@@ -21,7 +21,7 @@ control IntSink(inout headers_t hdr, inout metadata_t meta) {
         meta.report_growth_bytes = 4 + ((bit<16>) hdr.int_shim.length << 2);
     }
 
-    // This switch's own source put the headers in, and nothing but the report ever sees them.
+    // This switch's own source inserted the headers, and only the report will carry them.
     @hidden
     action take_back() {
         meta.report_int_sum = meta.int_sum;
@@ -62,7 +62,7 @@ control IntSink(inout headers_t hdr, inout metadata_t meta) {
         meta.int_remove = 1;
         int_sunk.count(0);
         if (hdr.sunk_md.discard == 1) {
-            // The source sent a copy that was to be measured, not delivered. Its report is cloned all the same.
+            // The source sent a copy for measurement only, not for delivery. Its report is cloned all the same.
             drop_int_discard.count(0);
             meta.drop_reason = DROP_INT_DISCARD;
         }

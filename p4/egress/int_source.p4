@@ -1,4 +1,4 @@
-// INT source, second half: a packet that ingress chose gets a shim and an MD or MX header; int_mark.p4 marks it.
+// INT source, second half: a packet selected in ingress gets a shim and an MD or MX header; int_mark.p4 marks it.
 #ifndef P4_EGRESS_INT_SOURCE_P4
 #define P4_EGRESS_INT_SOURCE_P4
 
@@ -10,7 +10,7 @@ control IntSource(inout headers_t hdr, inout metadata_t meta) {
     counter(1, CounterType.packets_and_bytes) int_sourced;
     counter(1, CounterType.packets_and_bytes) int_not_sourced;
 
-    // How many packets each watch has numbered.
+    // Number of packets numbered by each watch.
     register<bit<32>>(65536) watch_numbers;
 
     bit<16> growth;
@@ -26,7 +26,7 @@ control IntSource(inout headers_t hdr, inout metadata_t meta) {
         longest = longest + growth + marker_bytes;
     }
 
-    // What stands in the place that INT takes, for the sink to put it back.
+    // The original value of the field that INT replaces, for the sink to restore.
     @hidden
     action replace_value() {
         bit<16> value = (bit<16>) meta.dscp << 2;
@@ -99,8 +99,8 @@ control IntSource(inout headers_t hdr, inout metadata_t meta) {
     apply {
         measure();
         if (meta.mtu_bytes != 0 && longest > meta.mtu_bytes && meta.int_shield == 0) {
-            // INT v2.1, "MTU Settings": where not even the fixed headers fit there is no INT. A payload that must not
-            // go on without is too long, then (mtu.p4).
+            // INT v2.1, "MTU Settings": if not even the fixed headers fit, INT is omitted. A payload that requires INT
+            // as a shield is then too long (mtu.p4).
             int_not_sourced.count(0);
             meta.int_place = PLACE_NONE;
         } else {

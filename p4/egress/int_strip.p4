@@ -1,4 +1,4 @@
-// Where this hop's metadata would make the packet too long: the stack so far leaves in an intermediate report.
+// If this hop's metadata would exceed the MTU, the stack so far leaves in an intermediate report.
 #ifndef P4_EGRESS_INT_STRIP_P4
 #define P4_EGRESS_INT_STRIP_P4
 
@@ -10,7 +10,7 @@ control IntStrip(inout headers_t hdr, inout metadata_t meta) {
 
     bit<8> kept_words;
 
-    // A source-only word stays: it is no hop's, and the domain instructions still promise it.
+    // A source-only word stays: it belongs to no hop, and the domain instructions still announce it.
     @hidden
     action strip() {
         kept_words = hdr.int_source_word.isValid() ? INT_HEADER_WORDS + 1 : INT_HEADER_WORDS;

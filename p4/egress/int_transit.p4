@@ -1,4 +1,4 @@
-// INT transit (and the source's own hop): push this hop's metadata, or report it and push nothing.
+// INT transit (and the source's own hop): pushes this hop's metadata, or reports it and pushes nothing.
 #ifndef P4_EGRESS_INT_TRANSIT_P4
 #define P4_EGRESS_INT_TRANSIT_P4
 
@@ -29,13 +29,13 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
             + count_domain_words(hdr.int_md.domain_instructions);
         packet_bytes = hdr.ipv4.isValid() ? hdr.ipv4.total_length : hdr.ipv6.payload_length + 40;
         packet_bytes = packet_bytes + meta.int_growth_bytes;
-        // Earlier hops' metadata does not cost the packet its way, whatever this hop may add.
+        // Earlier hops' metadata must not keep a packet from being forwarded, whatever this hop may add.
         too_long = (
             meta.mtu_bytes != 0 && packet_bytes > meta.mtu_bytes && hdr.int_shim.length > INT_HEADER_WORDS
         ) ? 1w1 : 1w0;
     }
 
-    // The flags' places in their 16 bits, unless an earlier hop has set them.
+    // The flags' positions within their 16 bits, unless an earlier hop has set them.
     @hidden
     action exceed_hops() {
         meta.int_sum = meta.int_sum + ((hdr.int_md.hops_exceeded == 0) ? 64w0x0400 : 64w0);
@@ -51,7 +51,7 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
     @hidden
     action take_hop() {
         hdr.int_md.remaining_hops = hdr.int_md.remaining_hops - 1;
-        // The count sits in the low bits of its 16: one less is 0xfffe more, modulo 0xffff.
+        // The count is in the low bits of its 16-bit word: one less adds 0xfffe, modulo 0xffff.
         meta.int_sum = meta.int_sum + 0xfffe;
     }
 
@@ -62,7 +62,7 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
         meta.report_domain_id = hdr.int_md.domain_id;
     }
 
-    // A congested queue may have asked for bits already.
+    // A congested queue may have requested bits already.
     @hidden
     action report_readings() {
         meta.report_bits = meta.report_bits | (hdr.int_md.instructions & REPORT_METADATA_BITS);
@@ -85,7 +85,7 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
 
     @hidden
     action push_reserved(in bit<16> bits) {
-        // All ones add nothing to a checksum.
+        // All ones do not change a checksum.
         if (bits[6:6] == 1) { hdr.hop_reserved[0].setValid(); hdr.hop_reserved[0].all_ones = 0xffffffff; }
         if (bits[5:5] == 1) { hdr.hop_reserved[1].setValid(); hdr.hop_reserved[1].all_ones = 0xffffffff; }
         if (bits[4:4] == 1) { hdr.hop_reserved[2].setValid(); hdr.hop_reserved[2].all_ones = 0xffffffff; }
@@ -94,7 +94,7 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
         if (bits[1:1] == 1) { hdr.hop_reserved[5].setValid(); hdr.hop_reserved[5].all_ones = 0xffffffff; }
     }
 
-    // l4_update.p4 puts in the complement, if there is a checksum to keep.
+    // l4_update.p4 inserts the complement if there is a checksum to preserve.
     @hidden
     action push_complement() {
         hdr.hop_complement.setValid();
@@ -126,7 +126,7 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
             report_hop();
             int_transit.count(0);
         } else if (
-            // A hop adds what HopML promises or nothing; instructions of other domains are not ours to answer.
+            // A hop adds exactly what HopML announces, or nothing; instructions of other domains are not answered.
             (hdr.int_md.domain_id != OUR_DOMAIN && hdr.int_md.domain_instructions != 0)
             || hdr.int_md.domain_instructions & DOMAIN_RESERVED != 0
             || (bit<8>) hdr.int_md.hop_words != words
@@ -167,7 +167,7 @@ control IntTransit(inout headers_t hdr, inout metadata_t meta) {
         }
         if (strips == 1) {
             report();
-            // Without hops left the instructions are to be ignored.
+            // With no hops left, instructions are ignored.
             if (hdr.int_md.remaining_hops != 0) {
                 report_readings();
             }

@@ -1,4 +1,4 @@
-// Takes INT out of a packet: at the sink, and where a report is to have the packet as its source sent it.
+// Removes INT from a packet: at the sink, and in reports that show the packet as its source sent it.
 #ifndef P4_EGRESS_INT_UNMARK_P4
 #define P4_EGRESS_INT_UNMARK_P4
 
@@ -6,7 +6,7 @@
 #include "../shared/metadata.p4"
 
 control IntUnmark(inout headers_t hdr, inout metadata_t meta) {
-    // report_int_sum is what this hop has pushed; a sink has not.
+    // report_int_sum is the part pushed by this hop; a sink pushes nothing.
     @hidden
     action take_from_payload() {
         bit<16> complement;
@@ -20,7 +20,7 @@ control IntUnmark(inout headers_t hdr, inout metadata_t meta) {
             hdr.int_md.domain_instructions, hdr.int_md.domain_flags,
             number, meta.report_int_sum, pushed, hdr.int_stack.words
         }, 32w0x10000);
-        // csum16 ends with a complement, which is the negative that taking away asks for.
+        // csum16 ends with a complement, which is the negation that a subtraction needs.
         meta.int_sum = (bit<64>) complement;
         meta.report_int_sum = (bit<64>) (~complement);
         meta.int_growth_bytes = -(4 + ((bit<16>) hdr.int_shim.length << 2));

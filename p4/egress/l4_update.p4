@@ -1,5 +1,5 @@
-// Lengths and L4 checksum after INT headers came or went: by difference (RFC 1624), so that damage stays visible. Where
-// this hop pushed a checksum complement, that takes the difference, and the checksum stays.
+// Updates lengths and the L4 checksum after INT headers were added or removed: incrementally (RFC 1624), so that damage
+// stays visible. If this hop pushed a checksum complement, that absorbs the difference, and the checksum stays.
 #ifndef P4_EGRESS_L4_UPDATE_P4
 #define P4_EGRESS_L4_UPDATE_P4
 
@@ -32,7 +32,7 @@ control L4Update(inout headers_t hdr, in metadata_t meta) {
         hash(hdr.udp.checksum, HashAlgorithm.csum16, 16w0, {
             checksum_complement, meta.int_sum, old_complement, new_length, old_complement, new_length
         }, 32w0x10000);
-        // RFC 768: zero says that there is no checksum.
+        // RFC 768: zero means that there is no checksum.
         hdr.udp.checksum = (hdr.udp.checksum == 0) ? 16w0xffff : hdr.udp.checksum;
     }
 
@@ -97,7 +97,7 @@ control L4Update(inout headers_t hdr, in metadata_t meta) {
             }
         } else if (hdr.udp.isValid()) {
             hdr.udp.length = hdr.udp.length + meta.int_growth_bytes;
-            // A UDP header that the sink took out and a report puts back has the checksum that it came with.
+            // A UDP header removed by the sink and restored for a report keeps its original checksum.
             if (hdr.udp.checksum != 0 && !hdr.sunk_udp.isValid()) {
                 if (hdr.hop_complement.isValid()) {
                     complement_udp();

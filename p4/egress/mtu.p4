@@ -1,4 +1,4 @@
-// What is longer than its port takes ends here: v1model cannot fragment.
+// Drops packets that exceed their port's MTU: v1model cannot fragment.
 #ifndef P4_EGRESS_MTU_P4
 #define P4_EGRESS_MTU_P4
 

@@ -1,4 +1,4 @@
-// Who this switch is in INT metadata and reports; set as the table's default action.
+// This switch's identity in INT metadata and reports; set as the table's default action.
 #ifndef P4_EGRESS_NODE_P4
 #define P4_EGRESS_NODE_P4
 

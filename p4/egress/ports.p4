@@ -1,4 +1,4 @@
-// What a port adds to a routed frame, whether it leaves the INT domain there, and how long a packet it takes.
+// Port settings: framing of routed packets, whether the port leaves the INT domain, and its MTU.
 #ifndef P4_EGRESS_PORTS_P4
 #define P4_EGRESS_PORTS_P4
 

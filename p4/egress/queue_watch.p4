@@ -1,16 +1,16 @@
-// Congested queues: packets that meet one are reported, as many as the quota says in each episode of congestion.
+// Congested queues: packets that meet one are reported, up to a quota per episode of congestion.
 #ifndef P4_EGRESS_QUEUE_WATCH_P4
 #define P4_EGRESS_QUEUE_WATCH_P4
 
 #include "../shared/latency.p4"
 #include "../shared/metadata.p4"
 
-// An episode begins at a threshold and ends when all readings are below their lower thresholds: a queue that swings
-// about one value is one episode, and its quota is not filled up again.
+// An episode begins at a threshold and ends when all readings are below their lower thresholds: a queue that oscillates
+// around one value is a single episode, whose quota is not refilled.
 control QueueWatch(inout metadata_t meta, in standard_metadata_t standard_metadata) {
     counter(1, CounterType.packets_and_bytes) queue_reports;
     counter(1, CounterType.packets_and_bytes) queue_report_over_quota;
-    // For each port and queue: 0, or during an episode the reports that are left of its quota, and one.
+    // For each port and queue: 0, or during an episode one plus the remaining reports of its quota.
     register<bit<32>>(4096) queue_quota_left;
 
     bit<1> congested = 0;
@@ -23,7 +23,7 @@ control QueueWatch(inout metadata_t meta, in standard_metadata_t standard_metada
         @name("clear_latency_ns") bit<32> clear_latency_ns,
         @name("quota") bit<16> quota
     ) {
-        // A threshold of 0 is none.
+        // A threshold of 0 means none.
         bit<24> found = (bit<24>) standard_metadata.enq_qdepth;
         bit<32> passage_ns = latency_between(
             standard_metadata.ingress_global_timestamp, standard_metadata.egress_global_timestamp
@@ -38,7 +38,7 @@ control QueueWatch(inout metadata_t meta, in standard_metadata_t standard_metada
         left = (left == 0 && full | slow == 1) ? (bit<32>) quota + 1 : left;
         left = (not_empty | not_fast == 0) ? 0 : left;
         congested = (left != 0) ? 1w1 : 1w0;
-        // A report on its way through must not cost the queue's victims theirs.
+        // Reports in transit must not use up the quota of the queue's victims.
         reported = (left > 1 && meta.is_report == 0) ? 1w1 : 1w0;
         queue_quota_left.write(cell, left - (bit<32>) reported);
     }

@@ -1,4 +1,4 @@
-// A clone becomes a Telemetry Report v2.0: outer headers, this hop's metadata, then the packet down to L4 and INT.
+// Turns a clone into a Telemetry Report v2.0: outer headers, this hop's metadata, then the packet down to L4 and INT.
 #ifndef P4_EGRESS_REPORT_P4
 #define P4_EGRESS_REPORT_P4
 
@@ -30,7 +30,7 @@ control Report(
     bit<4> inner_type;
     bit<64> unused_sum = 0;
 
-    // All that was parsed of the packet; that is cut where parsing ended with an error.
+    // All parsed headers of the packet; the packet is truncated where parsing failed.
     @hidden
     action measure_ip() {
         inner_type = hdr.ipv4.isValid() ? INNER_TYPE_IPV4 : INNER_TYPE_IPV6;
@@ -50,14 +50,14 @@ control Report(
         hdr.vlan.setInvalid();
     }
 
-    // What Gather knows how to keep: nothing but IP, and TCP or UDP without options.
+    // The only packets that Gather can store: IP alone, and TCP or UDP without options.
     @hidden
     action add_up_ip() {
         inner_words = plain_words + other_words;
         meta.report_plain = (other_words == 0 && meta.int_growth_bytes == 0) ? 1w1 : 1w0;
     }
 
-    // Whole words: two bytes of what follows the EtherType.
+    // Whole words: two bytes after the EtherType.
     @hidden
     action measure_ethernet() {
         inner_words = hdr.vlan.isValid() ? 16w5 : 16w4;
@@ -122,7 +122,7 @@ control Report(
         count_metadata();
         measure();
         fill_report();
-        // The outer UDP checksum is zero, so nobody asks for what these words add to it.
+        // The outer UDP checksum is zero, so these words' contribution to it is not needed.
         hop_words.apply(
             meta.report_bits, meta,
             hdr.report_level1, hdr.report_latency, hdr.report_queue,

@@ -1,4 +1,4 @@
-// Whether a copy of a packet becomes a report, with which flags, and with INT headers or without.
+// Decides whether a clone becomes a report, with which flags, and with or without INT headers.
 #ifndef P4_EGRESS_REPORT_CHOICE_P4
 #define P4_EGRESS_REPORT_CHOICE_P4
 
@@ -53,8 +53,8 @@ control ReportChoice(
         }
         if (meta.report_dropped == 1 || meta.report_congested == 1 || meta.report_tracked == 1) {
             chosen = 1;
-            // The report specification, "Embedded Telemetry Metadata": only with F may there be any in the packet.
-            // Without it are packets whose INT headers nobody should believe, and those that just met a congested queue.
+            // The report specification, "Embedded Telemetry Metadata": only with F may the packet contain any.
+            // Reports without it are of packets with untrusted INT headers, and of those that just met congestion.
             if (meta.report_tracked == 0) {
                 meta.int_remove = 1;
                 if (meta.report_as_it_came == 1 || meta.int_place == PLACE_NONE) {

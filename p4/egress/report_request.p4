@@ -1,4 +1,4 @@
-// The one clone that becomes a packet's report, whoever asked for it: all requests of a packet are one report.
+// Requests the one clone that becomes the packet's report: all requests for a packet are merged into one report.
 #ifndef P4_EGRESS_REPORT_REQUEST_P4
 #define P4_EGRESS_REPORT_REQUEST_P4
 

@@ -1,4 +1,4 @@
-// What a sink or a strip took out of the packet goes back into its report's.
+// Restores headers that a sink or a strip removed, in the packet's report.
 #ifndef P4_EGRESS_REPORT_RESTORE_P4
 #define P4_EGRESS_REPORT_RESTORE_P4
 

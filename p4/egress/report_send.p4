@@ -1,4 +1,4 @@
-// The last of a report: the group header with its number, and all lengths, now that everything in it is known.
+// Completes a report: the group header with its sequence number, and all lengths, now that its content is known.
 #ifndef P4_EGRESS_REPORT_SEND_P4
 #define P4_EGRESS_REPORT_SEND_P4
 
@@ -12,7 +12,7 @@ control ReportSend(
     inout bit<32> bytes
 ) {
     counter(1, CounterType.packets_and_bytes) int_reports;
-    // One number after the other for each destination, by a hash of its address and port.
+    // Sequence numbers per destination, indexed by a hash of its address and port.
     register<bit<32>>(1024) report_sequence;
 
     bit<16> destination;
@@ -45,7 +45,7 @@ control ReportSend(
     }
 
     apply {
-        // Somebody else's packet sent what this one was copied for.
+        // Another packet has sent the reports that this one was cloned for.
         if (meta.report_words + meta.gathered_words == 0) {
             mark_to_drop(standard_metadata);
             exit;

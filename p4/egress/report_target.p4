@@ -1,4 +1,4 @@
-// Where reports go: the outer headers of each, but for what depends on its length; set as the table's default action.
+// The reports' destination: their outer headers, except for lengths; set as the table's default action.
 #ifndef P4_EGRESS_REPORT_TARGET_P4
 #define P4_EGRESS_REPORT_TARGET_P4
 
@@ -34,7 +34,7 @@ control ReportTarget(inout headers_t hdr) {
         hdr.report_ipv4.dst_addr = dst_addr;
 
         hdr.report_udp.setValid();
-        // One source port, not a hash of the flow: reports must stay in sequence on their way.
+        // A fixed source port instead of a hash of the flow: reports must stay in order.
         hdr.report_udp.src_port = udp_port;
         hdr.report_udp.dst_port = udp_port;
         hdr.report_udp.checksum = 0;

@@ -1,4 +1,4 @@
-// Bytes that each port transmits in windows of 2^16 us: the last complete window is INT's TX utilisation.
+// Bytes transmitted by each port in windows of 2^16 us: the last complete window is INT's TX utilisation.
 #ifndef P4_EGRESS_TX_UTILIZATION_P4
 #define P4_EGRESS_TX_UTILIZATION_P4
 
@@ -9,7 +9,7 @@ control TxUtilization(in bit<32> bytes, in standard_metadata_t standard_metadata
     register<bit<32>>(512) tx_window_bytes;
     register<bit<32>>(512) tx_last_window_bytes;
 
-    // One action, so that bmv2 does it in one piece.
+    // A single action, which bmv2 executes atomically.
     @hidden
     action account() {
         bit<32> port = (bit<32>) standard_metadata.egress_port;
@@ -19,7 +19,7 @@ control TxUtilization(in bit<32> bytes, in standard_metadata_t standard_metadata
         tx_window.read(window, port);
         tx_window_bytes.read(sum, port);
         if (window != now) {
-            // A window in which nothing was sent leaves no trace but a gap.
+            // A window without traffic is visible only as a gap.
             sum = (window + 1 == now) ? sum : 0;
             tx_last_window_bytes.write(port, sum);
             tx_window.write(port, now);

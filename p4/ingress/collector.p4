@@ -1,5 +1,5 @@
-// Is a packet itself a report, of whichever switch? Then nobody reports on it, and no host may have sent it; set as the
-// table's default action.
+// Recognises packets that are reports themselves, of any switch: they are not reported on, and no host may send them.
+// Set as the table's default action.
 #ifndef P4_INGRESS_COLLECTOR_P4
 #define P4_INGRESS_COLLECTOR_P4
 
@@ -30,7 +30,7 @@ control Collector(in headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
-        // Switches report by IPv4: by IPv6 only who forges reports does.
+        // Switches report over IPv4; reports over IPv6 are forged.
         if (hdr.ipv4.isValid() && meta.protocol == PROTOCOL_UDP || hdr.ipv6.isValid() && meta.from_outside == 1) {
             collector.apply();
             if (hdr.ipv6.isValid()) {
@@ -47,12 +47,12 @@ control Collector(in headers_t hdr, inout metadata_t meta) {
                     }
                 }
             } else if (hdr.ipv4.dst_addr == collector_addr) {
-                // The port is the packet's own, also behind INT, or that which its first fragment says.
+                // The port is the packet's own, also behind INT, or that of its first fragment.
                 bit<16> port = hdr.udp.isValid() ? meta.l4_dst_port : meta.inner_dst_port;
                 meta.is_report = (bit<1>) (port == collector_port);
             }
 #ifdef AGGREGATION
-            // Nor does a switch answer, on a host's behalf, to where reports go.
+            // Nor does a switch answer, on a host's behalf, to the reports' destination.
             if (
                 hdr.store.isValid() && hdr.ipv4.src_addr == collector_addr && hdr.udp.src_port == collector_port
             ) {

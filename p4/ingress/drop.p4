@@ -1,4 +1,4 @@
-// The end of a packet to which an earlier stage gave a drop reason; that stage has counted it by name.
+// Drops packets to which an earlier stage gave a drop reason; that stage has counted it under that name.
 #ifndef P4_INGRESS_DROP_P4
 #define P4_INGRESS_DROP_P4
 
@@ -14,7 +14,7 @@ control Drop(inout metadata_t meta, inout standard_metadata_t standard_metadata)
         reported = 1;
     }
 
-    // The default action says whether there are drop reports at all; of which drops, egress knows.
+    // The default action enables drop reports; egress selects the drops.
     table drop_reports {
         actions = {
             report_drops;
@@ -35,7 +35,7 @@ control Drop(inout metadata_t meta, inout standard_metadata_t standard_metadata)
     apply {
         mark_to_drop(standard_metadata);
         drop_reports.apply();
-        // What a forged packet says of itself is nobody's flow: it is counted, and that is all.
+        // A forged packet's addresses identify no flow: it is counted, nothing more.
         if (reported == 1 && meta.drop_reason != DROP_SOURCE_SPOOFED) {
             read();
             request.apply(meta);

@@ -1,4 +1,4 @@
-// How the INT domain marks its packets, set at run time, and whether this packet is one of them.
+// The INT domain's mark, set at run time, and whether this packet bears it.
 #ifndef P4_INGRESS_INT_MARKER_P4
 #define P4_INGRESS_INT_MARKER_P4
 
@@ -6,7 +6,7 @@
 #include "../shared/metadata.p4"
 
 control IntMarker(inout headers_t hdr, inout metadata_t meta) {
-    // A value under a mask: all six bits, or one bit, or half of the code points.
+    // A value under a mask: all six bits, one bit, or half of the code points.
     action mark_by_dscp(@name("dscp") bit<6> dscp, @name("mask") bit<6> mask) {
         meta.marker = PLACE_DSCP;
         meta.marker_dscp = dscp;
@@ -20,7 +20,7 @@ control IntMarker(inout headers_t hdr, inout metadata_t meta) {
         meta.always_new_udp = always_new_udp;
     }
 
-    // The marker may not look like a shim: types 1 and 3 are its first four bits.
+    // The marker must not look like a shim: types 1 and 3 are its first four bits.
     action mark_by_probe(@name("probe_marker") bit<64> probe_marker) {
         meta.marker = PLACE_PROBE;
         meta.marker_probe = probe_marker;
@@ -36,7 +36,7 @@ control IntMarker(inout headers_t hdr, inout metadata_t meta) {
         default_action = NoAction();
     }
 
-    // GRE, VXLAN and VXLAN-GPE packets carry INT inside of the tunnel.
+    // GRE, VXLAN and VXLAN-GPE packets carry INT inside the tunnel.
     action carry_in_tunnels(@name("gre_protocol") bit<16> gre_protocol) {
         meta.tunnels = 1;
         meta.tunnel_gre_protocol = gre_protocol;
@@ -83,7 +83,7 @@ control IntMarker(inout headers_t hdr, inout metadata_t meta) {
         meta.int_place = place;
     }
 
-    // Only here is the mark itself payload, and a host may send what it likes.
+    // Only here is the mark part of the payload, which hosts may choose freely.
     @hidden
     action shield() {
         meta.int_shield = 1;
@@ -149,7 +149,7 @@ control IntMarker(inout headers_t hdr, inout metadata_t meta) {
         } else {
             meta.int_place = PLACE_NONE;
         }
-        // Nor do hosts bring the value into the domain on packets that cannot have INT behind it, such as tunnels.
+        // Nor may hosts bring the value into the domain on packets that cannot carry INT behind it, such as tunnels.
         if (
             meta.from_edge == 1 && meta.marker == PLACE_DSCP && (meta.dscp & meta.marker_dscp_mask) == meta.marker_dscp
         ) {

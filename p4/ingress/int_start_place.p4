@@ -1,4 +1,4 @@
-// Where INT headers would go into a packet that has none yet; nowhere, if it cannot carry them.
+// Where INT headers would be inserted into a packet without any; nowhere, if it cannot carry them.
 #ifndef P4_INGRESS_INT_START_PLACE_P4
 #define P4_INGRESS_INT_START_PLACE_P4
 
@@ -8,12 +8,12 @@
 control IntStartPlace(in headers_t hdr, in metadata_t meta, out int_place_t place) {
     apply {
         place = PLACE_NONE;
-        // Behind headers that end after their packet INT would, too; and what INT adds has to fit 16 bits of length.
+        // If headers end beyond their packet, INT would, too; and the extended length must fit 16 bits.
         bit<1> fits = (
             meta.ip_payload_bytes >= meta.int_at && meta.payload_end >= meta.int_at
             && meta.ip_payload_bytes <= LONGEST_TO_START_BYTES
         ) ? 1w1 : 1w0;
-        // A checksum of 0xffff is a second spelling of 0, and the sink could not tell which one to restore; UDP has one.
+        // A checksum of 0xffff is a second form of 0, and the sink could not tell which one to restore; UDP has one.
         if (hdr.gre.isValid()) {
             if (
                 hdr.gre_options.isValid() && (!hdr.gre_checksum.isValid() || hdr.gre_checksum.checksum != 0xffff)
@@ -21,7 +21,7 @@ control IntStartPlace(in headers_t hdr, in metadata_t meta, out int_place_t plac
                 place = PLACE_GRE;
             }
         } else if (hdr.vxlan.isValid()) {
-            // VXLAN becomes VXLAN-GPE on the way, which has bits where VXLAN has zeros.
+            // VXLAN becomes VXLAN-GPE in transit, which uses bits that are zero in VXLAN.
             if (
                 (hdr.udp.dst_port == VXLAN_GPE_PORT && hdr.vxlan.flags & VXLAN_NEXT_PROTOCOL_FLAG != 0)
                 || (
@@ -37,7 +37,7 @@ control IntStartPlace(in headers_t hdr, in metadata_t meta, out int_place_t plac
             } else if (hdr.ipv4.isValid()) {
                 place = (hdr.ipv4.more_fragments == 0 && hdr.ipv4.fragment_offset == 0) ? PLACE_NEW_UDP : PLACE_NONE;
             } else if (
-                // IPv6's extension headers stay where routers look for them.
+                // IPv6's extension headers stay where routers expect them.
                 hdr.ipv6.next_header != 0 && hdr.ipv6.next_header != 43 && hdr.ipv6.next_header != 44
                 && hdr.ipv6.next_header != 60
             ) {
@@ -49,8 +49,8 @@ control IntStartPlace(in headers_t hdr, in metadata_t meta, out int_place_t plac
         if (fits == 0) {
             place = PLACE_NONE;
         }
-        // Switches on the way have to find sums and names where hosts put them, and look there before they look for INT,
-        // whose first bytes can read like a name's. XD leaves them there.
+        // Switches in transit must find sums and names where hosts put them, and check for these before INT, whose
+        // first bytes can look like a name's. XD leaves them in place.
         if (
             hdr.udp.isValid() && hdr.ipv4.isValid() && hdr.udp.checksum == 0
             && (

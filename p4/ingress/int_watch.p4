@@ -1,4 +1,4 @@
-// INT source and INT-XD, first half: which packets start to carry telemetry or are reported, and how. Egress does it.
+// INT source and INT-XD, first half: selects packets to carry telemetry or to be reported; egress carries it out.
 #ifndef P4_INGRESS_INT_WATCH_P4
 #define P4_INGRESS_INT_WATCH_P4
 
@@ -7,7 +7,7 @@
 #include "int_start_place.p4"
 
 control IntWatch(in headers_t hdr, inout metadata_t meta) {
-    // How many packets each watch has let pass since its last sample.
+    // Packets skipped by each watch since its last sample.
     register<bit<32>>(65536) watch_packets;
 
     IntStartPlace() start_place;
@@ -50,7 +50,7 @@ control IntWatch(in headers_t hdr, inout metadata_t meta) {
         watch_packets.write((bit<32>) meta.int_watch_id, (next >= one_in) ? 0 : next);
     }
 
-    // What tells packets of a flow from each other and is the same at every switch.
+    // Distinguishes packets of a flow, and is the same at every switch.
     @hidden
     action identify() {
         identity = hdr.ipv4.isValid()
@@ -77,7 +77,7 @@ control IntWatch(in headers_t hdr, inout metadata_t meta) {
         }, 64w0x100000000);
     }
 
-    // One in `one_in` of the hash's values: CRCs are linear, and their products with an odd number are spread better.
+    // One in `one_in` hash values: CRCs are linear, and their products with an odd number are distributed better.
     @hidden
     action choose_by_hash() {
         bit<32> mixed = packet_hash * 0x9e3779b1;
@@ -125,7 +125,7 @@ control IntWatch(in headers_t hdr, inout metadata_t meta) {
         }
         if (watched == 1) {
             if (meta.int_mode == MODE_XD) {
-                // All switches choose the same packets, so that each has reports of its whole way.
+                // All switches select the same packets, so that each has reports of its whole path.
                 identify();
                 if (hdr.ipv4.isValid()) {
                     hash_ipv4();

@@ -1,4 +1,4 @@
-// A frame from the controller goes where its packet_out header says, past all tables.
+// Sends a controller's frame to the port in its packet_out header, bypassing all tables.
 #ifndef P4_INGRESS_PACKET_OUT_P4
 #define P4_INGRESS_PACKET_OUT_P4
 

@@ -1,12 +1,12 @@
-// What is behind a port: hosts, or whoever else is not a switch of this fabric. They send from their own addresses and
-// report nothing; at a source port INT begins, and may not enter.
+// A port's role: behind edge ports are hosts, or other devices that are not switches of this fabric. They send from
+// their own addresses and send no reports; at a source port INT begins, and may not enter.
 #ifndef P4_INGRESS_PORT_ROLES_P4
 #define P4_INGRESS_PORT_ROLES_P4
 
 #include "../shared/metadata.p4"
 
 control PortRoles(inout metadata_t meta, in standard_metadata_t standard_metadata) {
-    // Addresses under masks: a host's own under all ones, any under zero.
+    // Addresses under masks: a host's own with all ones, any address with zero.
     action set_host_port(
         @name("addr") bit<32> addr,
         @name("mask") bit<32> mask,

@@ -1,4 +1,4 @@
-// Protocols that the controller speaks itself (LLDP, ARP, ...), by EtherType behind a VLAN tag if there is one.
+// Punts protocols that the controller handles (LLDP, ARP, ...), by EtherType, also behind a VLAN tag.
 #ifndef P4_INGRESS_PUNT_P4
 #define P4_INGRESS_PUNT_P4
 

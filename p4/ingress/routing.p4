@@ -1,4 +1,4 @@
-// Where a packet goes: an explicit path for its flow, else one for its destination, else the routes with ECMP.
+// Forwarding: an explicit path for the packet's flow, else one for its destination, else routes with ECMP.
 #ifndef P4_INGRESS_ROUTING_P4
 #define P4_INGRESS_ROUTING_P4
 
@@ -25,8 +25,8 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     bit<32> flow_hash = 0;
     bit<32> path_hash_multiplier = 0x9e3779b1;
 
-    // CRCs are linear: with the same one at every switch, or one that is only offset, those who choose behind a first
-    // choice see a part of the values. The upper half of the product with an odd number of each switch's own is not.
+    // CRCs are linear: with the same one at every switch, or one with a mere offset, switches behind a first choice see
+    // only a part of the values. The upper half of the product with each switch's own odd number avoids that.
     action set_path_hash_multiplier(@name("multiplier") bit<32> multiplier) {
         path_hash_multiplier = multiplier;
     }

@@ -1,5 +1,5 @@
-// Does a packet from outside of the fabric come from who it says? A host sends from its own addresses, or from those of
-// networks that it routes; from a switch's never, nor does it carry such a packet in a tunnel.
+// Validates the source address of packets from outside the fabric. A host sends from its own addresses or from those
+// of networks that it routes, never from a switch's, nor does it carry such a packet in a tunnel.
 #ifndef P4_INGRESS_SOURCE_ADDRESSES_P4
 #define P4_INGRESS_SOURCE_ADDRESSES_P4
 
@@ -24,7 +24,7 @@ control SourceAddresses(in headers_t hdr, inout metadata_t meta, in standard_met
         default_action = NoAction();
     }
 
-    // Networks that a host routes, by the port that it is plugged in at.
+    // Networks routed by a host, by the port that it is attached to.
     table ipv4_sources {
         key = {
             standard_metadata.ingress_port: exact @name("ingress_port");

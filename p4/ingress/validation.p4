@@ -1,4 +1,4 @@
-// What may not be routed gets its drop reason here, and is counted under that name.
+// Gives a drop reason to packets that must not be routed, and counts them under that name.
 #ifndef P4_INGRESS_VALIDATION_P4
 #define P4_INGRESS_VALIDATION_P4
 
@@ -20,7 +20,7 @@ control Validation(in headers_t hdr, inout metadata_t meta, in standard_metadata
 
     int_place_t place;
 
-    // INT that asks nothing of any hop.
+    // INT that requests nothing from any hop.
     @hidden
     action start_shield() {
         meta.int_start = 1;
@@ -34,8 +34,8 @@ control Validation(in headers_t hdr, inout metadata_t meta, in standard_metadata
 
     apply {
         if (meta.from_edge == 1 && meta.int_seen == 1) {
-            // Hosts may neither forge telemetry nor use the mark for anything else. First, because a damaged packet with
-            // the mark is a forgery, too.
+            // Hosts may neither forge telemetry nor use the mark for anything else. Checked first, because a damaged
+            // packet with the mark is a forgery, too.
             drop_int_at_edge.count(0);
             meta.drop_reason = DROP_INT_AT_EDGE;
         } else if (standard_metadata.parser_error != error.NoError) {
@@ -55,7 +55,7 @@ control Validation(in headers_t hdr, inout metadata_t meta, in standard_metadata
             meta.drop_reason = DROP_INT_MALFORMED;
         } else if (meta.from_outside == 1) {
             if (meta.is_report == 1) {
-                // Only switches have anything to report.
+                // Only switches send reports.
                 drop_report_at_edge.count(0);
                 meta.drop_reason = DROP_REPORT_AT_EDGE;
             } else if (meta.spoofed == 1) {

@@ -1,4 +1,4 @@
-// Values that the pipeline, the controller and the collector agree on.
+// Values shared by the pipeline, the controller and the collector.
 #ifndef P4_SHARED_CONSTANTS_P4
 #define P4_SHARED_CONSTANTS_P4
 
@@ -7,7 +7,7 @@ typedef bit<48> mac_t;
 
 const port_t CPU_PORT = 255;
 
-// v1model's timestamps are microseconds, INT's nanoseconds.
+// v1model's timestamps are in microseconds, INT's in nanoseconds.
 const bit<64> NANOS_PER_MICRO = 1000;
 
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
@@ -17,7 +17,7 @@ const bit<16> ETHERTYPE_IPV6 = 0x86dd;
 const bit<8> PROTOCOL_TCP = 6;
 const bit<8> PROTOCOL_UDP = 17;
 const bit<8> PROTOCOL_GRE = 47;
-// What stands between IPv6 and its payload (RFC 8200, section 4).
+// Extension headers between IPv6 and its payload (RFC 8200, section 4).
 const bit<8> PROTOCOL_HOP_BY_HOP = 0;
 const bit<8> PROTOCOL_ROUTING = 43;
 const bit<8> PROTOCOL_FRAGMENT = 44;
@@ -27,12 +27,12 @@ const bit<8> PROTOCOL_DESTINATION_OPTIONS = 60;
 const bit<16> AGGREGATION_PORT = 19777;
 const bit<16> STORE_PORT = 19778;
 
-// Without 16 bytes behind IP a GRE header may be cut off: such packets are not taken apart.
+// With fewer than 16 bytes behind IP a GRE header may be truncated: such packets are not parsed further.
 const bit<16> GRE_LONGEST_BYTES = 16;
 const bit<16> GRE_BRIDGED = 0x6558;
 const bit<16> VXLAN_PORT = 4789;
 const bit<16> VXLAN_GPE_PORT = 4790;
-// Both ports, and their neighbours.
+// Both ports, and the adjacent ones.
 const bit<16> VXLAN_PORTS = 0x12b4;
 const bit<16> VXLAN_PORTS_MASK = 0xfffc;
 const bit<8>  VXLAN_VNI_FLAG = 0x08;
@@ -45,13 +45,13 @@ const bit<4> INT_TYPE_MD = 1;
 const bit<4> INT_TYPE_MX = 3;
 const bit<4> INT_VERSION = 2;
 
-// What the first 13 bytes of a payload with INT have: a shim of type 1 or 3 and version 2, at once or 8 bytes on.
+// The first 13 bytes of a payload with INT: a shim of type 1 or 3 and version 2, at once or 8 bytes on.
 const bit<104> SHAPE_AT_ONCE = 0x10000000_20000000_0000000000;
 const bit<104> SHAPE_AT_ONCE_MASK = 0xd0000000_f0000000_0000000000;
 const bit<104> SHAPE_BEHIND_MARKER = 0x10000000_20;
 const bit<104> SHAPE_BEHIND_MARKER_MASK = 0xd0000000_f0;
 
-// Where the INT headers are and what marks the packet (INT v2.1, "Header Location"). DSCP and probe marker: behind TCP
+// Location of the INT headers and the mark (INT v2.1, "Header Location"). DSCP and probe marker: behind TCP
 // or UDP (NPT 0); UDP port: behind UDP (NPT 1); new UDP: behind a UDP header of their own (NPT 2); in tunnels: behind GRE
 // or VXLAN-GPE.
 typedef bit<3> int_place_t;
@@ -70,14 +70,14 @@ const bit<2> NPT_L4 = 2;
 // The specification's example value; the controller may choose another one, a bit, or another kind of mark.
 const bit<6> DEFAULT_INT_DSCP = 0x17;
 
-// What a watch asks for.
+// Actions requested by a watch.
 typedef bit<2> int_mode_t;
 const int_mode_t MODE_MD = 0;
 const int_mode_t MODE_HOP_BY_HOP = 1;
 const int_mode_t MODE_MX = 2;
 const int_mode_t MODE_XD = 3;
 
-// The MD or MX header in words, as the shim's length counts it; with the shim it is what a source inserts at least.
+// The MD or MX header in words, as counted by the shim's length; with the shim it is the least that a source inserts.
 const bit<8>  INT_HEADER_WORDS = 3;
 const bit<16> INT_FIXED_BYTES = 16;
 const bit<16> PROBE_MARKER_BYTES = 8;
@@ -85,11 +85,11 @@ const bit<16> UDP_BYTES = 8;
 const bit<16> IPV4_BYTES = 20;
 const bit<16> ETHERNET_BYTES = 14;
 const bit<16> VLAN_BYTES = 4;
-// An IP payload that INT is put in; INT headers have 1,044 bytes at most.
+// The longest IP payload for INT; INT headers have 1,044 bytes at most.
 const bit<16> LONGEST_TO_START_BYTES = 0xf000;
 
-// Our INT domain: reports hop by hop are a flag, and so is INT that only shields a payload, which nobody reports; a number
-// of the source's and the decision of each hop are instructions.
+// Our INT domain: hop-by-hop reports are a flag, and so is INT that only shields a payload and is never reported; the
+// source's packet number and each hop's forwarding decision are instructions.
 const bit<16> OUR_DOMAIN = 0x4d52;
 const bit<16> HOP_BY_HOP_FLAG = 0x8000;
 const bit<16> SHIELD_FLAG = 0x4000;
@@ -97,10 +97,10 @@ const bit<16> DOMAIN_SOURCE_NUMBER = 0x8000;
 const bit<16> DOMAIN_FORWARDING = 0x4000;
 const bit<16> DOMAIN_RESERVED = 0x3fff;
 
-// Instruction bit 15: the hop leaves the L4 checksum alone and pushes what keeps it right.
+// Instruction bit 15: the hop leaves the L4 checksum alone and pushes a complement that keeps it valid.
 const bit<16> CHECKSUM_COMPLEMENT = 0x0001;
 
-// DSMdstatus of a hop by hop report; the low eight bits are the remaining hop count behind this hop.
+// DSMdstatus of a hop-by-hop report; the low eight bits are the remaining hop count after this hop.
 const bit<16> STATUS_HOP_BY_HOP = 0x8000;
 const bit<16> STATUS_LAST_HOP = 0x4000;
 
@@ -111,20 +111,20 @@ const bit<4> INNER_TYPE_NONE = 0;
 const bit<4> INNER_TYPE_ETHERNET = 3;
 const bit<4> INNER_TYPE_IPV4 = 4;
 const bit<4> INNER_TYPE_IPV6 = 5;
-// Main contents in words; all that precedes reports in UDP, in bytes; the RepMdBits that are INT instructions here.
+// Main contents in words; everything before reports in UDP, in bytes; the RepMdBits that are INT instructions here.
 const bit<16> REPORT_MAIN_WORDS = 2;
 const bit<16> REPORT_UDP_BYTES = 16;
 const bit<16> REPORT_METADATA_BITS = 0x7f80;
-// What a report says of a drop: interfaces, ingress time stamp, and the word with the reason.
+// A drop report's metadata: interfaces, ingress timestamp, and the word with the reason.
 const bit<16> DROP_METADATA_BITS = 0x4801;
-// What a report says of a congested queue: interfaces, latency, queue, both time stamps, transmit utilisation.
+// A congestion report's metadata: interfaces, latency, queue, both timestamps, transmit utilisation.
 const bit<16> QUEUE_METADATA_BITS = 0x7d00;
 const bit<16> QUEUE_WORD_BIT = 0x1000;
 const bit<16> DROP_WORD_BIT = 0x0001;
-// INT's "not available": a packet dropped before it was routed has neither.
+// INT's "not available": a packet dropped before routing has neither.
 const bit<16> PORT_UNAVAILABLE = 0xffff;
 const bit<8>  QUEUE_UNAVAILABLE = 0xff;
-// Report lengths from here on are written as this, "to the end".
+// Report lengths from here on are encoded as this: "to the end".
 const bit<16> REPORT_WORDS_LIMIT = 0xff;
 
 const bit<32> REPORT_CLONE_SESSION = 250;
@@ -132,7 +132,7 @@ const bit<32> INSTANCE_NORMAL = 0;
 const bit<32> INSTANCE_INGRESS_CLONE = 1;
 const bit<32> INSTANCE_EGRESS_CLONE = 2;
 const bit<32> INSTANCE_REPLICATION = 5;
-// The built-in switch's own: a full queue refused the packet.
+// Set by the built-in switch itself: a full queue refused the packet.
 const bit<32> INSTANCE_DEFLECTED = 7;
 
 #endif

@@ -1,4 +1,4 @@
-// Why a packet was dropped, as a report's metadata say it (RepMdBits 15); dataplane/wire/drop_reasons.py has the same.
+// Drop reasons as in a report's metadata (RepMdBits 15); dataplane/wire/drop_reasons.py has the same.
 #ifndef P4_SHARED_DROP_REASONS_P4
 #define P4_SHARED_DROP_REASONS_P4
 

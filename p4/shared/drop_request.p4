@@ -1,4 +1,4 @@
-// A dropped packet's request for a report; whether one is sent is for egress to say (drop_watch.p4).
+// Requests a report of a dropped packet; egress decides whether one is sent (drop_watch.p4).
 #ifndef P4_SHARED_DROP_REQUEST_P4
 #define P4_SHARED_DROP_REQUEST_P4
 

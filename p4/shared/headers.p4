@@ -1,4 +1,4 @@
-// Every header that is parsed, inserted or sent, in the order of the wire.
+// All headers that are parsed, inserted or sent, in the order on the wire.
 #ifndef P4_SHARED_HEADERS_P4
 #define P4_SHARED_HEADERS_P4
 
@@ -107,7 +107,7 @@ header gre_checksum_t {
     bit<16> offset;
 }
 
-// Key and sequence number, as far as they are there.
+// Key and sequence number, if present.
 header gre_options_t {
     varbit<64> options;
 }
@@ -126,8 +126,8 @@ header probe_marker_t {
     bit<64> marker;
 }
 
-// INT v2.1, sections "INT over TCP/UDP", "... IPv4/GRE", "... VXLAN GPE". `length` counts the words behind the shim;
-// `npt` is Next Protocol Type, or in its first bit GRE's G; `value` is what the source took the place of: the DSCP
+// INT v2.1, sections "INT over TCP/UDP", "... IPv4/GRE", "... VXLAN GPE". `length` counts the words after the shim;
+// `npt` is the Next Protocol Type, or in its first bit GRE's G; `value` is what the source replaced: the DSCP
 // (shifted by 2), UDP port, IP protocol, EtherType, or VXLAN-GPE's next protocol with G in the first bit.
 header int_shim_t {
     bit<4>  type;
@@ -152,12 +152,12 @@ header int_md_t {
     bit<16> domain_flags;
 }
 
-// What earlier hops wrote, as one piece: 255 words at most behind a shim, less the MD header.
+// Metadata of earlier hops, as one piece: at most 255 words after a shim, minus the MD header.
 header int_stack_t {
     varbit<8064> words;
 }
 
-// What the parser looks at before it takes INT headers apart: a shim and the next header's version.
+// Lookahead of the parser before it parses INT headers: a shim and the next header's version.
 struct int_shape_t {
     bit<4>  type;
     bit<2>  npt;
@@ -189,7 +189,7 @@ struct inner_tcp_t {
     bit<4>  data_offset;
 }
 
-// What a tunnel carries, as far as the parser looks at it.
+// A tunnel's payload, as far as it is parsed.
 struct inner_ipv4_t {
     bit<96> before;
     bit<32> src_addr;
@@ -251,14 +251,14 @@ header reserved_word_t {
     bit<32> all_ones;
 }
 
-// Our domain: which table decided (1 path of a flow, 2 of a destination, 3 route), TTL as the packet leaves.
+// Our domain: the table that decided (1 path of a flow, 2 of a destination, 3 route), TTL on departure.
 header forwarding_word_t {
     bit<8>  decision;
     bit<8>  ttl;
     bit<16> zero;
 }
 
-// All ones where the L4 checksum itself was updated, or where there is none.
+// All ones if the L4 checksum itself was updated, or if there is none.
 header complement_word_t {
     bit<16> zero;
     bit<16> complement;
@@ -321,7 +321,7 @@ struct headers_t {
     packet_out_t       packet_out;
     packet_in_t        packet_in;
 
-    // A report's own headers; its metadata are instruction bits 1 to 7, and the reason of a drop.
+    // A report's own headers; its metadata are instruction bits 1 to 7, and the reason for a drop.
     ethernet_t         report_ethernet;
     ipv4_t             report_ipv4;
     udp_t              report_udp;
@@ -370,8 +370,8 @@ struct headers_t {
     gre_options_t      gre_options;
     vxlan_t            vxlan;
 
-    // INT: what travels, then what this hop pushes (instruction bits 0, 1 to 7, 8, 9 to 14, the domain's, 15), then what
-    // was there.
+    // INT: headers in transit, then this hop's metadata (instruction bits 0, 1 to 7, 8, 9 to 14, the domain's, 15),
+    // then earlier hops' metadata.
     probe_marker_t     probe_marker;
     int_shim_t         int_shim;
     int_md_t           int_md;
@@ -390,12 +390,12 @@ struct headers_t {
     int_stack_t        int_stack;
     source_word_t      int_source_word;
 
-    // The packet's own L4 headers, where this switch put a UDP header and INT before them.
+    // The packet's own L4 headers, if this switch inserted a UDP header and INT before them.
     tcp_t              inner_tcp;
     tcp_options_t      inner_tcp_options;
     udp_t              inner_udp;
 
-    // What the parser took for a tunnel or INT, and what is payload here, because nothing marks it.
+    // Parsed as a tunnel or INT, but payload here, because it bears no mark.
     gre_t              payload_gre;
     gre_checksum_t     payload_gre_checksum;
     gre_options_t      payload_gre_options;
@@ -406,7 +406,7 @@ struct headers_t {
     int_stack_t        payload_stack;
     source_word_t      payload_source_word;
 
-    // Never emitted: a clone inherits headers, not what the packet lost, so INT headers that a report needs go here.
+    // Never emitted: a clone inherits headers but not what the packet lost, so INT headers for a report go here.
     udp_t              sunk_udp;
     int_shim_t         sunk_shim;
     int_md_t           sunk_md;

@@ -1,8 +1,8 @@
-// How long the metadata is that INT instruction bits ask for, in words (INT v2.1, "Instruction Bitmap").
+// Length in words of the metadata that INT instruction bits request (INT v2.1, "Instruction Bitmap").
 #ifndef P4_SHARED_INSTRUCTIONS_P4
 #define P4_SHARED_INSTRUCTIONS_P4
 
-// Bits 1 to 8: what a hop can also put in a report's main contents.
+// Bits 1 to 8: metadata that a hop can also put into a report's main contents.
 bit<8> count_report_words(in bit<16> instructions) {
     return (bit<8>) instructions[14:14]
         + (bit<8>) instructions[13:13]
@@ -26,7 +26,7 @@ bit<8> count_stack_only_words(in bit<16> instructions) {
         + (bit<8>) instructions[0:0];
 }
 
-// What each hop adds for our own domain; the source's number is the source's alone.
+// Metadata that each hop adds for our own domain; the packet number is added by the source alone.
 bit<8> count_domain_words(in bit<16> domain_instructions) {
     return (bit<8>) domain_instructions[14:14];
 }

@@ -1,4 +1,4 @@
-// Content with names, over UDP: 40 bytes, then `quarters` times 256 bytes of values.
+// Named content over UDP: 40 bytes, then `quarters` times 256 bytes of values.
 #ifndef P4_STORE_HEADERS_P4
 #define P4_STORE_HEADERS_P4
 
@@ -16,7 +16,7 @@ const bit<8> STORE_ABSENT = 2;
 const bit<8> STORE_STALE = 3;
 const bit<8> STORE_FORBIDDEN = 4;
 
-// By how much a version may pass another one, unasked for, to be believed; and for how long a copy may be given out.
+// The greatest lead of an unsolicited version that is believed, and how long a copy may be served.
 const bit<32> STORE_FAR = 1 << 16;
 const bit<32> STORE_LONGEST_FRESHNESS_MS = 3600000;
 
@@ -38,8 +38,8 @@ header store_t {
     bit<32>  number;
 }
 
-// What a cell remembers of its content: generation32 version32 writer32 arrival_us48 freshness_ms32 quarters4 zero2
-// synced1 valid1. Generation 0 is none.
+// State of a cell's content: generation32 version32 writer32 arrival_us48 freshness_ms32 quarters4 zero2
+// synced1 valid1. Generation 0: none.
 typedef bit<184> store_cell_t;
 
 #endif

@@ -1,4 +1,4 @@
-// Names that are asked for often and are not held here: the controller is told, once an interval.
+// Names requested often and not stored here: the controller is notified, once per interval.
 #ifndef P4_STORE_HOT_NAMES_P4
 #define P4_STORE_HOT_NAMES_P4
 
@@ -15,7 +15,7 @@ struct hot_name_t {
 }
 
 // A row of a count-min sketch. A cell is interval15 told1 count16: with another interval's number it is empty, so that
-// nothing has to be cleared. `told` are the bits of a Bloom filter.
+// nothing needs clearing. The `told` bits form a Bloom filter.
 control SketchRow(in bit<32> place, in bit<15> interval, in bit<1> tell, inout bit<16> count, inout bit<1> told) {
     register<bit<32>>(STORE_SKETCH_CELLS) store_sketch;
     bit<32> cell;
@@ -61,7 +61,7 @@ control HotNames(in store_t asked, in bit<32> producer) {
     bit<1> told1;
     bit<1> told2;
 
-    // The controller counts the intervals.
+    // The controller numbers the intervals.
     action find_hot(@name("interval") bit<15> number, @name("threshold") bit<16> requests) {
         interval = number;
         threshold = requests;
@@ -78,7 +78,7 @@ control HotNames(in store_t asked, in bit<32> producer) {
     apply {
         store_hot_names.apply();
         if (threshold != 0) {
-            // The name is a hash; its segments spread by a multiplier of each row's own.
+            // The name is a hash; its segments are spread by a multiplier per row.
             bit<32> mixed0 = asked.name[31:0] + asked.segment * 0x9e3779b1;
             bit<32> mixed1 = asked.name[63:32] + asked.segment * 0x85ebca6b;
             bit<32> mixed2 = asked.name[95:64] + asked.segment * 0xc2b2ae35;

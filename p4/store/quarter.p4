@@ -1,4 +1,4 @@
-// 256 bytes of each content that the switch holds.
+// 256 bytes of each content stored in the switch.
 #ifndef P4_STORE_QUARTER_P4
 #define P4_STORE_QUARTER_P4
 

@@ -1,4 +1,4 @@
-// Content that is named instead of addressed, held by the switch: dataplane/store/reference/holder.py says how and why.
+// Content addressed by name and stored in the switch: dataplane/store/reference/holder.py describes it.
 #ifndef P4_STORE_STORE_P4
 #define P4_STORE_STORE_P4
 
@@ -9,7 +9,7 @@
 
 const bit<8> STORE_TTL = 64;
 
-// What became of a packet; the index of its counter.
+// Outcome of a packet: the index of its counter.
 const bit<32> STORE_WAS_ANSWERED = 0;
 const bit<32> STORE_WAS_MISSED = 1;
 const bit<32> STORE_WAS_FILLED = 2;
@@ -53,7 +53,7 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     bit<1> read = 0;
     bit<1> write = 0;
 
-    // A copy of what a producer has.
+    // A copy of a producer's content.
     action cached(
         @name("cell") bit<32> at,
         @name("generation") bit<32> number,
@@ -66,7 +66,7 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         producer_port = port;
     }
 
-    // The switch is where it is; `forward`: whoever a PUT is addressed to gets it, too, and acknowledges it.
+    // The content lives in the switch; `forward`: the addressee of a PUT gets it, too, and acknowledges it.
     action recorded(
         @name("cell") bit<32> at,
         @name("generation") bit<32> number,
@@ -129,7 +129,7 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         );
     }
 
-    // The cell was another name's, or this one's before it was evicted.
+    // The cell belonged to another name, or to this one before its eviction.
     @hidden
     action forget() {
         version = 0;
@@ -202,7 +202,7 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
             if (hdr.store.kind == STORE_INTEREST) {
                 bit<1> fresh = of_record | (bit<1>) ((bit<64>) age_us < (bit<64>) freshness_ms * 1000);
                 if (valid == 1 && fresh == 1 && hdr.store.quarters < quarters) {
-                    // No answer is longer than what asked for it.
+                    // No answer is longer than its request.
                     answer(STORE_NACK, 0);
                     refuse(STORE_TOO_SHORT);
                 } else if (valid == 1 && fresh == 1) {
@@ -210,7 +210,7 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
                     hdr.store.reason = 0;
                     hdr.store.freshness_ms = freshness_ms;
                     if (of_record == 0) {
-                        // 67,109 of 2^26 are a thousandth and two millionths of it: rather too little is left.
+                        // 67,109 of 2^26 are a thousandth and two millionths of it: the rest is slightly too small.
                         bit<64> age_ms = ((bit<64>) age_us * 67109) >> 26;
                         hdr.store.freshness_ms = freshness_ms |-| ((bit<32>) age_ms + 1);
                     }
@@ -232,7 +232,7 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
                     && (hdr.store.kind == STORE_DATA || hdr.store.kind == STORE_PUT_ACK || hdr.store.kind == STORE_NACK)
                 ) {
                     if (hdr.store.tag == generation) {
-                        // What it was asked for proves wrong what came unasked and is far ahead of it.
+                        // A solicited answer refutes unsolicited content that is far ahead of it.
                         if (synced == 0 && ahead[31:31] == 1 && 0 - ahead > STORE_FAR) {
                             newer = 1;
                         }
@@ -276,7 +276,7 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
             }
             store_outcomes.count(outcome);
 
-            // Fetched and kept before the lengths become the answer's.
+            // Read and stored before the lengths become the answer's.
             if (hdr.store.quarters > 0 || write == 1 && quarters > 0) {
                 hdr.values0.setValid();
                 quarter0.apply(read, write, place, hdr.values0.lanes);

@@ -1,4 +1,4 @@
-// IPv4's header checksum on the way out, of the packet and of a report's outer header.
+// Computes IPv4's header checksum on departure, for the packet and for a report's outer header.
 #ifndef P4_WIRE_COMPUTE_CHECKSUMS_P4
 #define P4_WIRE_COMPUTE_CHECKSUMS_P4
 

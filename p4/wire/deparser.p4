@@ -1,4 +1,4 @@
-// Headers to bytes: a report in front, then the packet, with this hop's words on top of the INT stack.
+// Emits headers: a report in front, then the packet, with this hop's words on top of the INT stack.
 #ifndef P4_WIRE_DEPARSER_P4
 #define P4_WIRE_DEPARSER_P4
 

@@ -1,4 +1,4 @@
-// Bytes to headers, as far as the pipeline understands them; the rest is payload.
+// Parses headers as far as the pipeline understands them; the rest is payload.
 #ifndef P4_WIRE_PARSER_P4
 #define P4_WIRE_PARSER_P4
 
@@ -27,7 +27,7 @@ parser FabricParser(
         }
     }
 
-    // The controller's frame goes out as it is, so nothing below the header is looked at.
+    // The controller's frame is sent unchanged, so nothing below its header is parsed.
     state parse_packet_out {
         packet.extract(hdr.packet_out);
         transition accept;
@@ -74,7 +74,7 @@ parser FabricParser(
         transition parse_ipv4_payload;
     }
 
-    // All fragments of a packet must look alike, and only the first has ports: none is taken apart further.
+    // All fragments of a packet must look alike, and only the first has ports, so none is parsed further.
     state parse_ipv4_payload {
         transition select(hdr.ipv4.more_fragments, hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
             (0, 0, PROTOCOL_TCP): parse_tcp;
@@ -85,7 +85,7 @@ parser FabricParser(
         }
     }
 
-    // But whether a datagram in fragments is for the collector's port has to be known: its first fragment says so.
+    // Whether a fragmented datagram is for the collector's port must be known, however: its first fragment tells.
     state find_fragment_port {
         transition select((bit<1>) (meta.ip_payload_bytes >= UDP_BYTES)) {
             1: peek_fragment_port;
@@ -170,7 +170,7 @@ parser FabricParser(
         }
     }
 
-    // What is not as long as it says is an ordinary packet, and so is what has a checksum, which nobody would verify.
+    // A packet shorter than it claims is an ordinary one, and so is one with a checksum, which nothing would verify.
     state find_aggregation {
         aggregation_t found = packet.lookahead<aggregation_t>();
         bit<16> bytes = UDP_BYTES + AGGREGATION_BYTES + ((bit<16>) found.quarters << 8);
@@ -254,9 +254,9 @@ parser FabricParser(
     }
 #endif
 
-    // What marks INT is the controller's to choose, so the parser goes by shape: a shim of a known type and an INT header
-    // of version 2, which the payload has room for. Ingress (int_marker) says whether that is INT. Most packets are
-    // payload, so one look tells those that are neither INT at once, nor behind a probe marker, nor VXLAN.
+    // The controller chooses the INT mark, so the parser goes by shape: a shim of a known type and an INT header
+    // of version 2 that fits into the payload. Ingress (int_marker) decides whether that is INT. Most packets are
+    // plain payload, so one lookahead rules out INT at once, behind a probe marker, and VXLAN.
     state find_int {
         transition select((bit<1>) (meta.ip_payload_bytes >= meta.int_at + PROBE_MARKER_BYTES + INT_FIXED_BYTES)) {
             1: peek;
@@ -293,7 +293,7 @@ parser FabricParser(
         }
     }
 
-    // VXLAN may be behind a probe marker, too, but hardly one that reads like VXLAN's own flags.
+    // VXLAN may be behind a probe marker, too, but hardly one that looks like VXLAN's own flags.
     state find_vxlan {
         transition select(meta.protocol, meta.l4_dst_port, packet.lookahead<bit<8>>()) {
             (PROTOCOL_UDP, VXLAN_PORT, VXLAN_VNI_FLAG): parse_vxlan;
@@ -334,8 +334,8 @@ parser FabricParser(
         }
     }
 
-    // Nothing is taken out of a payload that is not whole INT, the marker included. Other places of INT have a mark
-    // outside of the payload, which damage does not take from them; here there is none but the bytes themselves.
+    // Nothing is removed from a payload that is not complete INT, including the marker. Other locations of INT have
+    // a mark outside the payload, which survives damage; here there are only the bytes themselves.
     state check_int_behind_marker {
         transition select(
             (bit<1>) (meta.ip_payload_bytes >= meta.int_end),
@@ -384,7 +384,7 @@ parser FabricParser(
         }
     }
 
-    // What a tunnel carries is payload, but the edge has to know who is said to have sent it.
+    // A tunnel's content is payload, but the edge must know its alleged sender.
     state find_tunnelled_ipv4 {
         transition select((bit<1>) (meta.ip_payload_bytes >= meta.int_at + IPV4_BYTES)) {
             1: peek_tunnelled_ipv4;
@@ -457,7 +457,7 @@ parser FabricParser(
         }
     }
 
-    // INT headers that reach past their payload cannot be taken out without breaking the lengths.
+    // INT headers that extend beyond their payload cannot be removed without breaking the lengths.
     state check_int {
         transition select(
             (bit<1>) (meta.ip_payload_bytes >= meta.int_end),
@@ -494,7 +494,7 @@ parser FabricParser(
         transition find_inner;
     }
 
-    // NPT 2: the packet's own L4 header follows. It stays payload, but its ports and length are of use.
+    // NPT 2: the packet's own L4 header follows. It stays payload, but its ports and length are used.
     state find_inner {
         transition select(
             meta.protocol,

@@ -1,4 +1,4 @@
-// IPv4's header checksum on arrival. L4 checksums are the hosts' to verify: here they are only carried along.
+// Verifies IPv4's header checksum on arrival. L4 checksums are verified by hosts; here they are only updated.
 #ifndef P4_WIRE_VERIFY_CHECKSUMS_P4
 #define P4_WIRE_VERIFY_CHECKSUMS_P4
 

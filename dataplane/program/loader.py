@@ -19,7 +19,7 @@ from dataplane.program.calculations import read_calculation, read_checksum
 from dataplane.program.declarations import read_aliases, read_declarations, read_errors
 from dataplane.program.files.entries import read_entries, with_entries
 from dataplane.program.model import Digest, Pipeline, Program, TableNode
-from dataplane.program.objects import ActionCall, ActionSpec, DigestSpec, KeyField, MatchKind, TableSpec, ValueSetSpec
+from dataplane.program.objects import ActionSpec, DigestSpec, KeyField, MatchKind, TableSpec, ValueSetSpec
 from dataplane.program.operations import CrcParameters
 from dataplane.program.p4info import (
     DeclaredTable,
@@ -280,7 +280,7 @@ class _Assembly:
                 name=table.name,
                 keys=table.keys,
                 actions=table.actions,
-                default=table.default or ActionCall("NoAction"),
+                default=table.default,
                 const_default=table.const_default,
                 size=table.size,
                 is_const=table.is_const,

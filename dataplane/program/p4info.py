@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from finsy.proto import p4i
@@ -148,8 +149,13 @@ def _default(table: p4i.Table, actions: dict[int, ActionSpec]) -> ActionCall | N
     initial = table.initial_default_action
     action = actions.get(initial.action_id or table.const_default_action_id)
     if action is None or (action.parameters and not initial.arguments):
-        return None
+        return no_action([actions[ref.id].name for ref in table.action_refs])
     return ActionCall(action.name, tuple(int.from_bytes(argument.value, "big") for argument in initial.arguments))
+
+
+def no_action(actions: Collection[str]) -> ActionCall | None:
+    """Return the default action of a table that names none: NoAction if it is among its actions."""
+    return ActionCall("NoAction") if "NoAction" in actions else None
 
 
 def _refuse_unsupported(info: p4i.P4Info, file: str) -> None:

@@ -83,11 +83,9 @@ class Table:
         return iter(self._index)
 
     @property
-    def default(self) -> ActionCall:
-        """The default action."""
-        call = self.default_entry.call
-        assert call is not None
-        return call
+    def default(self) -> ActionCall | None:
+        """The default action; None if a packet that matches nothing runs none."""
+        return self.default_entry.call
 
     def get(self, match: Match, priority: int = 0) -> TableEntry | None:
         """Return the entry with exactly this match and priority, or None."""

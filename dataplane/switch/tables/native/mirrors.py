@@ -18,7 +18,14 @@ from dataplane.switch.tables.native.heap import Heap
 from dataplane.switch.tables.native.kernel_calls import check, check_made, function
 from dataplane.switch.tables.native.mask import MaskTable
 from dataplane.switch.tables.native.profile import ProfileMirror
-from dataplane.switch.tables.native.requests import ActionTable, MatchSplitter, Request, SplitMatch, exact_words
+from dataplane.switch.tables.native.requests import (
+    NO_ACTION,
+    ActionTable,
+    MatchSplitter,
+    Request,
+    SplitMatch,
+    exact_words,
+)
 from dataplane.switch.tables.native.trie import LENGTHS, STRIDE, TrieTable
 from dataplane.switch.tables.priorities import PriorityCount
 from dataplane.switch.tables.table import Table
@@ -76,8 +83,7 @@ class TableMirror:
 
     def set_default(self, entry: TableEntry) -> None:
         """Follow the table; an unconfigured meter is left out, since packets that match nothing keep their colour."""
-        assert entry.call is not None
-        action, arguments = self._actions.words(entry.call)
+        action, arguments = (NO_ACTION, ()) if entry.call is None else self._actions.words(entry.call)
         tally = 0 if entry.tally is None else entry.tally.address
         meter = 0 if entry.meter_cell is None or entry.meter_config is None else entry.meter_cell.address
         request = self._request.write(action, 0, tally, meter, len(arguments), *arguments)

@@ -66,6 +66,10 @@ class ActionTable(dict[str, ActionWords]):
     def __init__(self, actions: Mapping[str, ActionSpec]) -> None:
         super().__init__()
         for number, (name, spec) in enumerate(actions.items()):
+NO_ACTION = (1 << 32) - 1
+"""Action number of the default entry of a table without default action."""
+
+
             widths = tuple(width for _, width in spec.parameters)
             wide = any(width > WORD_BITS for width in widths)
             self[name] = ActionWords(number, sum(map(word_count, widths)), widths if wide else None)

@@ -22,6 +22,8 @@ from dataplane.program.p4info import DeclaredTable, no_action
 from dataplane.program.raw import RawDefault, RawEntry, RawKey, RawMatch, RawPipeline, RawTable
 from dataplane.program.scope import Scope, read_source
 
+_MAX_PRIORITY = (1 << 31) - 1
+"""P4Runtime's, on whose scale a larger priority wins."""
 _TYPES = {"simple", "indirect", "indirect_ws"}
 
 
@@ -94,11 +96,11 @@ class PipelineReader:
         keys = self._keys(raw, declared, path)
         spec = self._spec(raw, declared, keys, actions, path)
         self.scope.insert(self.tables, raw.name, spec, path)
-        return TableNode(
-            raw.name,
         miss_next: dict[str | None, str | None] = {name: self._next(raw, name, path, hit=False) for name in actions}
         if spec.default is None:
             miss_next[None] = raw.next_tables.get("__MISS__", raw.base_default_next)
+        return TableNode(
+            raw.name,
             tuple(self._key_source(key, f"{path}.key[{index}]") for index, key in enumerate(raw.key)),
             actions,
             {name: self._next(raw, name, path, hit=True) for name in actions},
@@ -259,6 +261,8 @@ class PipelineReader:
         entries: list[PresetEntry] = []
         for index, entry in enumerate(raw.entries):
             where = f"{path}.entries[{index}]"
+            if not 0 <= entry.priority < _MAX_PRIORITY:
+                raise self.scope.error(where, f"priority {entry.priority} is not in 0..{_MAX_PRIORITY - 1}")
             priority = last + 1 - entry.priority if prioritized else 0
             entries.append(self._entry(entry, keys, actions, priority, where))
         return tuple(entries)

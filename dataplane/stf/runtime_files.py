@@ -6,7 +6,8 @@ strings: numbers, IPv4, IPv6 and MAC addresses. Format: p4lang/tutorials, utils/
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import msgspec
@@ -66,15 +67,23 @@ class RuntimeFile(msgspec.Struct, frozen=True, kw_only=True):
 def fill_from_runtime(content: RuntimeFile, program: Program, state: ForwardingState, file: str) -> None:
     """Write a file's entries into a state; raise ConfigError naming file and entry."""
     for number, entry in enumerate(content.table_entries):
-        try:
+        with _named(file, f"table_entries[{number}]"):
             _put(entry, program, state)
-        except EntryError as error:
-            raise ConfigError(str(error), file=file, key=f"table_entries[{number}]") from error
-    for group in content.multicast_group_entries:
-        state.multicast_groups[group.multicast_group_id] = _replicas(group.replicas)
-    for session in content.clone_session_entries:
-        copies = CloneSession(_replicas(session.replicas), packet_length_bytes=session.packet_length_bytes)
-        state.clone_sessions[session.clone_session_id] = copies
+    for number, group in enumerate(content.multicast_group_entries):
+        with _named(file, f"multicast_group_entries[{number}]"):
+            state.multicast_groups[group.multicast_group_id] = _replicas(group.replicas)
+    for number, session in enumerate(content.clone_session_entries):
+        with _named(file, f"clone_session_entries[{number}]"):
+            copies = CloneSession(_replicas(session.replicas), packet_length_bytes=session.packet_length_bytes)
+            state.clone_sessions[session.clone_session_id] = copies
+
+
+@contextmanager
+def _named(file: str, key: str) -> Iterator[None]:
+    try:
+        yield
+    except EntryError as error:
+        raise ConfigError(str(error), file=file, key=key) from error
 
 
 def _replicas(written: list[RuntimeReplica]) -> tuple[Replica, ...]:

@@ -42,7 +42,7 @@ class TableMirror:
     def __init__(self, table: Table, profile: ProfileMirror | None, actions: ActionTable, heap: Heap) -> None:
         self._table, self._name = table, table.spec.name
         self._profile, self._actions, self._heap = profile, actions, heap
-        self._request = Request()
+        self._request = Request(self._name)
 
     def follow(self) -> None:
         """Copy the table's contents, and follow every change from now on; the table's lock is held."""
@@ -183,7 +183,7 @@ class MaskSpaces:
         self._splitter, self._heap, self._where = MatchSplitter(keys), heap, where
         self.table = MaskTable()
         self.address = self.table.address
-        self._request = Request()
+        self._request = Request(where)
         self._spaces: dict[tuple[int, ...], _Space] = {}
         self._rows: list[tuple[int, int]] = []
         self._serial = 0

@@ -9,8 +9,9 @@ import pytest
 from dataplane.clock import VirtualClock
 from dataplane.errors import ProgramError
 from dataplane.program.objects import ActionCall
+from dataplane.stf import PipelineName
 from dataplane.stf.parse import parse_stf
-from dataplane.stf.pipelines import PipelineName, pipeline_factory
+from dataplane.stf.pipelines import pipeline_factory
 from dataplane.stf.run import run_stf
 from dataplane.switch.p4runtime import P4RuntimeCore
 from dataplane.switch.pipeline import Frame

@@ -1,7 +1,8 @@
 """The runtime files of p4lang/tutorials: a JSON object with the entries that a controller writes at the start.
 
-A match is a value (exact), [value, length] (lpm), [value, mask] (ternary) or [low, high] (range); values are numbers or
-strings: numbers, IPv4, IPv6 and MAC addresses. Format: p4lang/tutorials, utils/p4runtime_lib/simple_controller.py.
+A match is a value or [value] (exact), [value, length] (lpm), [value, mask] (ternary) or [low, high] (range); values are
+numbers or strings: numbers, IPv4, IPv6 and MAC addresses. Format: p4lang/tutorials,
+utils/p4runtime_lib/simple_controller.py.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class RuntimeEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     table: str
     action_name: str
-    match: dict[str, Written | tuple[Written, Written]] = {}
+    match: dict[str, Written | list[Written]] = {}
     action_params: dict[str, Written] = {}
     default_action: bool = False
     priority: int = 0
@@ -131,10 +132,11 @@ def _number(written: Written, where: str) -> int:
     return number
 
 
-def _match(key: KeyField, written: Written | tuple[Written, Written], table: str) -> FieldMatch:
+def _match(key: KeyField, written: Written | list[Written], table: str) -> FieldMatch:
     where = f"{table}: {key.name}"
-    if not isinstance(written, tuple):
-        value = _number(written, where)
+    parts = written if isinstance(written, list) else [written]
+    if len(parts) == 1:
+        value = _number(parts[0], where)
         match key.kind:
             case MatchKind.LPM:
                 return value, key.width
@@ -143,14 +145,16 @@ def _match(key: KeyField, written: Written | tuple[Written, Written], table: str
             case MatchKind.RANGE:
                 return value, value
         return value
-    first, second = (_number(part, where) for part in written)
+    if len(parts) != 2:
+        raise EntryError(EntryFault.INVALID, f"{parts} is neither one value nor two", where=where)
+    first, second = (_number(part, where) for part in parts)
     match key.kind:
         case MatchKind.LPM:
-            return (first & prefix_mask(key.width, second), second) if 0 < second <= key.width else (0, 0)
+            if not 0 <= second <= key.width:
+                raise EntryError(EntryFault.INVALID, f"{second} is no prefix length of {key.width} bits", where=where)
+            return first & prefix_mask(key.width, second), second
         case MatchKind.TERNARY:
             return first & second, second
         case MatchKind.RANGE:
             return first, second
-    raise EntryError(
-        EntryFault.INVALID, f"{list(written)} is not one value, as an {key.kind} field requires", where=where
-    )
+    raise EntryError(EntryFault.INVALID, f"{parts} is not one value, as an {key.kind} field requires", where=where)

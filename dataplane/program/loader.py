@@ -33,7 +33,7 @@ from dataplane.program.p4info import (
 )
 from dataplane.program.parsers import read_deparser, read_parser
 from dataplane.program.pipelines import PipelineReader
-from dataplane.program.raw import RawProgram, RawValueSet
+from dataplane.program.raw import RawProgram, RawValueSet, is_p4_14
 from dataplane.program.scope import Scope
 
 SUPPORTED_MAJOR = 2
@@ -75,6 +75,11 @@ def load_program(
         return assembly.program(json_data, dict(crc_parameters or {}))
     except RecursionError as error:
         raise ProgramError("is nested too deeply", file=json_file) from error
+    except ProgramError as error:
+        if is_p4_14(json_data):
+            problem = "is a P4-14 program, compiled by p4c-bm, which is not supported; p4c compiles it with --std p4-14"
+            raise ProgramError(problem, file=json_file) from error
+        raise
 
 
 def _content(source: bytes | Path, name: str) -> tuple[bytes, str]:

@@ -70,10 +70,11 @@ def test_unread_blocks_are_counted_and_said(tmp_path: Path) -> None:
 def test_pcap_frame_check_sequence_is_taken_off(tmp_path: Path, flags: int) -> None:
     whole, cut = (FRAME + FCS, len(FRAME) + 4), (FRAME[:20], len(FRAME) + 4)
     nearly = (FRAME + FCS[:2], len(FRAME) + 4)  # cut inside the sequence: the frame is whole
-    captures, left_out = read(pcap(tmp_path / "f", whole, cut, nearly, link=flags | 1))
-    assert [capture.frame for capture in captures] == [FRAME, FRAME[:20], FRAME]
-    assert [capture.is_whole for capture in captures] == [True, False, True]
-    assert left_out == (f"{tmp_path}/f: 1 of 3 frames are cut by a snap length",)
+    without_length, tiny = (FRAME + FCS, 0), (b"\x01\x02", 2)
+    captures, left_out = read(pcap(tmp_path / "f", whole, cut, nearly, without_length, tiny, link=flags | 1))
+    assert [capture.frame for capture in captures] == [FRAME, FRAME[:20], FRAME, FRAME, b""]
+    assert [capture.is_whole for capture in captures] == [True, False, True, True, True]
+    assert left_out == (f"{tmp_path}/f: 1 of 5 frames are cut by a snap length",)
 
 
 @pytest.mark.parametrize("flags", [0x00010000, 0x03FF0000, 0x08000000, 0x40000000])

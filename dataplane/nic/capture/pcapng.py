@@ -53,8 +53,10 @@ class _Block:
 
 def without_fcs(frame: bytes, length: int, fcs_bytes: int) -> tuple[bytes, int]:
     """Return a frame and its length on the wire without the frame check sequence, of which a cut frame has less."""
-    length -= min(fcs_bytes, length)
-    return (frame[:length] if fcs_bytes else frame), length
+    if not fcs_bytes:
+        return frame, length
+    length = max(length, len(frame), fcs_bytes) - fcs_bytes  # some writers give a length of 0
+    return frame[:length], length
 
 
 def read_pcapng(file: BinaryIO, name: str, unread: Counter[int]) -> Iterator[tuple[bytes, int, int]]:

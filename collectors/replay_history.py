@@ -47,6 +47,8 @@ def replay_into(
         except PortError as error:
             on_problem(str(error))
         finally:
+            for line in captures.left_out():
+                on_problem(line)
             recorder.close()
     return replay.result, collector.status()
 

@@ -269,6 +269,7 @@ _PRIMITIVES: dict[str, tuple[int, Callable[[Call], Primitive]]] = {
     "modify_field_with_hash_based_offset": (4, _hash),
     "modify_field_rng_uniform": (3, _random),
     "mark_to_drop": (1, _mark_to_drop),
+    "drop": (0, lambda _call: MarkToDrop("standard_metadata")),  # p4c's mark_to_drop until 2019
     "clone_ingress_pkt_to_egress": (2, _clone),
     "clone_egress_pkt_to_egress": (2, _clone),
     "resubmit": (1, lambda call: Resubmit(call.field_list(0))),

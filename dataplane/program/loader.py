@@ -19,7 +19,7 @@ from dataplane.program.calculations import read_calculation, read_checksum
 from dataplane.program.declarations import read_aliases, read_declarations, read_errors
 from dataplane.program.files.entries import read_entries, with_entries
 from dataplane.program.model import Digest, Pipeline, Program, TableNode
-from dataplane.program.objects import ActionCall, ActionSpec, DigestSpec, KeyField, MatchKind, TableSpec, ValueSetSpec
+from dataplane.program.objects import ActionSpec, DigestSpec, KeyField, MatchKind, TableSpec, ValueSetSpec
 from dataplane.program.operations import CrcParameters
 from dataplane.program.p4info import (
     DeclaredTable,
@@ -33,7 +33,7 @@ from dataplane.program.p4info import (
 )
 from dataplane.program.parsers import read_deparser, read_parser
 from dataplane.program.pipelines import PipelineReader
-from dataplane.program.raw import RawProgram, RawValueSet
+from dataplane.program.raw import RawProgram, RawValueSet, is_p4_14
 from dataplane.program.scope import Scope
 
 SUPPORTED_MAJOR = 2
@@ -75,6 +75,11 @@ def load_program(
         return assembly.program(json_data, dict(crc_parameters or {}))
     except RecursionError as error:
         raise ProgramError("is nested too deeply", file=json_file) from error
+    except ProgramError as error:
+        if is_p4_14(json_data):
+            problem = "is a P4-14 program, compiled by p4c-bm, which is not supported; p4c compiles it with --std p4-14"
+            raise ProgramError(problem, file=json_file) from error
+        raise
 
 
 def _content(source: bytes | Path, name: str) -> tuple[bytes, str]:
@@ -280,7 +285,7 @@ class _Assembly:
                 name=table.name,
                 keys=table.keys,
                 actions=table.actions,
-                default=table.default or ActionCall("NoAction"),
+                default=table.default,
                 const_default=table.const_default,
                 size=table.size,
                 is_const=table.is_const,

@@ -288,6 +288,7 @@ class KeySource:
 class TableNode:
     """The application of a table; the next node depends on hit or miss and on the action that ran.
 
+    `miss_next` has the key None if the table has no default action: a miss runs nothing and continues there.
     A hit on a table with a direct meter sets `meter_target` to the packet's colour before the action runs.
     """
 
@@ -295,7 +296,7 @@ class TableNode:
     keys: tuple[KeySource, ...]
     actions: Mapping[str, Action]
     hit_next: Mapping[str, str | None]
-    miss_next: Mapping[str, str | None]
+    miss_next: Mapping[str | None, str | None]
     selector: Calculation | None = None
     meter_target: FieldRef | None = None
     source: Source | None = field(default=None, compare=False)

@@ -65,12 +65,15 @@ class PresetEntry:
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A match-action table as the program declares it; one that `is_const` has its presets and no other entry."""
+    """A match-action table as the program declares it; one that `is_const` has its presets and no other entry.
+
+    If `default` is None, a packet that matches nothing runs no action.
+    """
 
     name: str
     keys: tuple[KeyField, ...]
     actions: tuple[str, ...]
-    default: ActionCall
+    default: ActionCall | None
     const_default: bool
     size: int
     profile: str | None = None

@@ -1,12 +1,14 @@
-"""Reads P4Info (p4runtime.proto's p4.config.v1.P4Info) as text or binary, and derives what a table should look like."""
+"""Reads P4Info (p4runtime.proto's p4.config.v1.P4Info), text, JSON or binary, and derives how tables should look."""
 
 from __future__ import annotations
 
+import json
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from finsy.proto import p4i
-from google.protobuf import text_format
+from google.protobuf import json_format, text_format
 from google.protobuf.message import DecodeError
 
 from dataplane.errors import ProgramError
@@ -46,9 +48,12 @@ def is_translated(type_name: str, info: p4i.P4Info) -> bool:
 
 
 def read_p4info(data: bytes, file: str) -> p4i.P4Info:
-    """Return the P4Info in `data`, text or binary; raise ProgramError if it is neither, or not supported."""
+    """Return the P4Info in `data`: text, JSON or binary; raise ProgramError if it is none, or not supported."""
     info = p4i.P4Info()
     try:
+        if data.lstrip().startswith(b"{"):  # no text or binary P4Info does
+            json_format.Parse(data, info)
+            return _checked(info, file)
         with warnings.catch_warnings():
             # Python warns of unknown escapes; protobuf's reading of them is checked like the rest.
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -58,8 +63,14 @@ def read_p4info(data: bytes, file: str) -> p4i.P4Info:
             info = p4i.P4Info.FromString(data)
         except DecodeError:
             raise ProgramError(f"is not a P4Info: {str(text_error).splitlines()[0]}", file=file) from text_error
+    except (json_format.ParseError, json.JSONDecodeError) as error:
+        raise ProgramError(f"is not a P4Info in JSON: {str(error).splitlines()[0]}", file=file) from error
     except RecursionError as error:
         raise ProgramError("is not a P4Info: nested too deeply", file=file) from error
+    return _checked(info, file)
+
+
+def _checked(info: p4i.P4Info, file: str) -> p4i.P4Info:
     _refuse_unsupported(info, file)
     check_p4info(info, file)
     return info
@@ -148,8 +159,13 @@ def _default(table: p4i.Table, actions: dict[int, ActionSpec]) -> ActionCall | N
     initial = table.initial_default_action
     action = actions.get(initial.action_id or table.const_default_action_id)
     if action is None or (action.parameters and not initial.arguments):
-        return None
+        return no_action([actions[ref.id].name for ref in table.action_refs])
     return ActionCall(action.name, tuple(int.from_bytes(argument.value, "big") for argument in initial.arguments))
+
+
+def no_action(actions: Collection[str]) -> ActionCall | None:
+    """Return the default action of a table that names none: NoAction if it is among its actions."""
+    return ActionCall("NoAction") if "NoAction" in actions else None
 
 
 def _refuse_unsupported(info: p4i.P4Info, file: str) -> None:

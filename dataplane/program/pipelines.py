@@ -18,10 +18,12 @@ from dataplane.program.objects import (
     TableSpec,
 )
 from dataplane.program.operations import Calculation, FieldRef
-from dataplane.program.p4info import DeclaredTable
+from dataplane.program.p4info import DeclaredTable, no_action
 from dataplane.program.raw import RawDefault, RawEntry, RawKey, RawMatch, RawPipeline, RawTable
 from dataplane.program.scope import Scope, read_source
 
+_MAX_PRIORITY = (1 << 31) - 1
+"""P4Runtime's, on whose scale a larger priority wins."""
 _TYPES = {"simple", "indirect", "indirect_ws"}
 
 
@@ -94,12 +96,15 @@ class PipelineReader:
         keys = self._keys(raw, declared, path)
         spec = self._spec(raw, declared, keys, actions, path)
         self.scope.insert(self.tables, raw.name, spec, path)
+        miss_next: dict[str | None, str | None] = {name: self._next(raw, name, path, hit=False) for name in actions}
+        if spec.default is None:
+            miss_next[None] = raw.next_tables.get("__MISS__", raw.base_default_next)
         return TableNode(
             raw.name,
             tuple(self._key_source(key, f"{path}.key[{index}]") for index, key in enumerate(raw.key)),
             actions,
             {name: self._next(raw, name, path, hit=True) for name in actions},
-            {name: self._next(raw, name, path, hit=False) for name in actions},
+            miss_next,
             self.selectors.get(raw.action_profile or ""),
             self.scope.meter_targets.get(raw.name),
             read_source(raw.source_info),
@@ -221,14 +226,16 @@ class PipelineReader:
 
     def _default(
         self, raw: RawTable, declared: DeclaredTable | None, actions: dict[str, Action], path: str
-    ) -> ActionCall:
+    ) -> ActionCall | None:
+        """Return the default action; p4c never writes that of an indirect table, but the P4Info may have it."""
         entry: RawDefault | None = raw.default_entry
         if entry is not None:
             return self._call(entry.action_id, entry.action_data, actions, f"{path}.default_entry")
-        call = declared.default if declared is not None and declared.default is not None else ActionCall("NoAction")
-        if call.action not in actions:
-            raise self.scope.error(path, f"table {raw.name} has no default action")
-        self._check_arguments(actions[call.action], len(call.arguments), path)
+        call = no_action(actions) if declared is None else declared.default
+        if call is not None and call.action not in actions:
+            raise self.scope.error(path, f"{call.action}, its default action in the P4Info, is not one of its actions")
+        if call is not None:
+            self._check_arguments(actions[call.action], len(call.arguments), path)
         return call
 
     def _call(self, action_id: int, data: list[str], actions: dict[str, Action], path: str) -> ActionCall:
@@ -254,6 +261,8 @@ class PipelineReader:
         entries: list[PresetEntry] = []
         for index, entry in enumerate(raw.entries):
             where = f"{path}.entries[{index}]"
+            if not 0 <= entry.priority < _MAX_PRIORITY:
+                raise self.scope.error(where, f"priority {entry.priority} is not in 0..{_MAX_PRIORITY - 1}")
             priority = last + 1 - entry.priority if prioritized else 0
             entries.append(self._entry(entry, keys, actions, priority, where))
         return tuple(entries)

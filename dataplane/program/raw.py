@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from dataplane.malformed import MALFORMED
+
 
 class RawValue(msgspec.Struct, frozen=True, kw_only=True):
     """bmv2's type-value object; the type of `value` depends on `type`."""
@@ -319,6 +321,30 @@ class RawMeta(msgspec.Struct, frozen=True, kw_only=True):
     """The file's version."""
 
     version: list[int]
+
+
+_P4_14 = {"modify_field", "add_to_field", "subtract_from_field", "add", "subtract", "copy_header"}
+"""Primitives that only the compiler for P4-14 writes."""
+
+
+def is_p4_14(data: bytes) -> bool:
+    """Return whether a JSON file is of p4c-bm, the former compiler for P4-14: it says so, or has its primitives."""
+    try:
+        content = msgspec.json.decode(data)
+    except MALFORMED:
+        return False
+    meta = content.get("__meta__") if isinstance(content, dict) else None
+    compiler = meta.get("compiler") if isinstance(meta, dict) else None
+    if isinstance(compiler, str) and compiler:
+        return compiler.rstrip("/").endswith("p4c-bm")
+    actions = content.get("actions") if isinstance(content, dict) else None
+    calls = [
+        call
+        for action in (actions if isinstance(actions, list) else [])
+        if isinstance(action, dict) and isinstance(action.get("primitives"), list)
+        for call in action["primitives"]
+    ]
+    return any(isinstance(call, dict) and call.get("op") in _P4_14 for call in calls)
 
 
 class RawProgram(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,12 +1,14 @@
 """The runtime files of p4lang/tutorials: a JSON object with the entries that a controller writes at the start.
 
-A match is a value (exact), [value, length] (lpm), [value, mask] (ternary) or [low, high] (range); values are numbers or
-strings: numbers, IPv4, IPv6 and MAC addresses. Format: p4lang/tutorials, utils/p4runtime_lib/simple_controller.py.
+A match is a value or [value] (exact), [value, length] (lpm), [value, mask] (ternary) or [low, high] (range); values are
+numbers or strings: numbers, IPv4, IPv6 and MAC addresses. Format: p4lang/tutorials,
+utils/p4runtime_lib/simple_controller.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeAlias
 
 import msgspec
@@ -27,7 +29,7 @@ class RuntimeEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     table: str
     action_name: str
-    match: dict[str, Written | tuple[Written, Written]] = {}
+    match: dict[str, Written | list[Written]] = {}
     action_params: dict[str, Written] = {}
     default_action: bool = False
     priority: int = 0
@@ -66,15 +68,23 @@ class RuntimeFile(msgspec.Struct, frozen=True, kw_only=True):
 def fill_from_runtime(content: RuntimeFile, program: Program, state: ForwardingState, file: str) -> None:
     """Write a file's entries into a state; raise ConfigError naming file and entry."""
     for number, entry in enumerate(content.table_entries):
-        try:
+        with _named(file, f"table_entries[{number}]"):
             _put(entry, program, state)
-        except EntryError as error:
-            raise ConfigError(str(error), file=file, key=f"table_entries[{number}]") from error
-    for group in content.multicast_group_entries:
-        state.multicast_groups[group.multicast_group_id] = _replicas(group.replicas)
-    for session in content.clone_session_entries:
-        copies = CloneSession(_replicas(session.replicas), packet_length_bytes=session.packet_length_bytes)
-        state.clone_sessions[session.clone_session_id] = copies
+    for number, group in enumerate(content.multicast_group_entries):
+        with _named(file, f"multicast_group_entries[{number}]"):
+            state.multicast_groups[group.multicast_group_id] = _replicas(group.replicas)
+    for number, session in enumerate(content.clone_session_entries):
+        with _named(file, f"clone_session_entries[{number}]"):
+            copies = CloneSession(_replicas(session.replicas), packet_length_bytes=session.packet_length_bytes)
+            state.clone_sessions[session.clone_session_id] = copies
+
+
+@contextmanager
+def _named(file: str, key: str) -> Iterator[None]:
+    try:
+        yield
+    except EntryError as error:
+        raise ConfigError(str(error), file=file, key=key) from error
 
 
 def _replicas(written: list[RuntimeReplica]) -> tuple[Replica, ...]:
@@ -122,10 +132,11 @@ def _number(written: Written, where: str) -> int:
     return number
 
 
-def _match(key: KeyField, written: Written | tuple[Written, Written], table: str) -> FieldMatch:
+def _match(key: KeyField, written: Written | list[Written], table: str) -> FieldMatch:
     where = f"{table}: {key.name}"
-    if not isinstance(written, tuple):
-        value = _number(written, where)
+    parts = written if isinstance(written, list) else [written]
+    if len(parts) == 1:
+        value = _number(parts[0], where)
         match key.kind:
             case MatchKind.LPM:
                 return value, key.width
@@ -134,14 +145,16 @@ def _match(key: KeyField, written: Written | tuple[Written, Written], table: str
             case MatchKind.RANGE:
                 return value, value
         return value
-    first, second = (_number(part, where) for part in written)
+    if len(parts) != 2:
+        raise EntryError(EntryFault.INVALID, f"{parts} is neither one value nor two", where=where)
+    first, second = (_number(part, where) for part in parts)
     match key.kind:
         case MatchKind.LPM:
-            return (first & prefix_mask(key.width, second), second) if 0 < second <= key.width else (0, 0)
+            if not 0 <= second <= key.width:
+                raise EntryError(EntryFault.INVALID, f"{second} is no prefix length of {key.width} bits", where=where)
+            return first & prefix_mask(key.width, second), second
         case MatchKind.TERNARY:
             return first & second, second
         case MatchKind.RANGE:
             return first, second
-    raise EntryError(
-        EntryFault.INVALID, f"{list(written)} is not one value, as an {key.kind} field requires", where=where
-    )
+    raise EntryError(EntryFault.INVALID, f"{parts} is not one value, as an {key.kind} field requires", where=where)

@@ -166,12 +166,12 @@ def is_device(device: str) -> bool:
 class CaptureFiles:
     """Feeds a cable end from a capture file, as fast as it takes frames, and writes what comes back to another file.
 
-    Begins `wait_s` seconds after creation. Raises PortError if the files cannot be opened; a damaged file ends where
-    the damage begins, and `problem` says so.
+    Begins `wait_s` seconds after creation. Raises PortError if the files cannot be opened. The log says, once the file
+    is read, where it is damaged, which ends it, and what was left out: frames that the capture cut, which no port could
+    have received, and blocks that were not read. `has_ended` says that nothing more comes.
     """
 
     def __init__(self, end: NicPort, source: Path, target: Path, *, wait_s: float = 0) -> None:
-        self.problem: PortError | None = None
         self._end = end
         self._stopping = threading.Event()
         self._reader = PcapReader(source)
@@ -181,6 +181,7 @@ class CaptureFiles:
             self._reader.close()
             raise
         self._wait_s = wait_s
+        self.has_ended = False
         self._thread = threading.Thread(target=self._run, name=f"files-{source.name}", daemon=True)
         self._thread.start()
 
@@ -195,12 +196,16 @@ class CaptureFiles:
 
     def _run(self) -> None:
         self._stopping.wait(self._wait_s)
+        try:
+            self._exchange()
+        except PortError as error:
+            logger.error("%s: no more frames are fed or written", error)  # noqa: TRY400 (one line)
+
+    def _exchange(self) -> None:
         frames: list[bytes] = []
-        ended = False
         while not self._stopping.is_set():
-            if not frames and not ended:
+            if not frames and not self.has_ended:
                 frames = self._read()
-                ended = not frames
             sent = self._end.send(frames)
             frames = frames[sent:]
             if not self._write() and not sent:
@@ -211,11 +216,15 @@ class CaptureFiles:
         frames: list[bytes] = []
         try:
             for capture in self._reader:
-                frames.append(capture.frame)
+                if capture.is_whole:
+                    frames.append(capture.frame)
                 if len(frames) == _BURST_FRAMES:
-                    break
+                    return frames
         except PortError as error:
-            self.problem = error
+            logger.error("%s: it ends here", error)  # noqa: TRY400 (one line)
+        self.has_ended = True
+        for line in self._reader.left_out():
+            logger.warning("%s: they are left out", line)
         return frames
 
     def _write(self) -> int:

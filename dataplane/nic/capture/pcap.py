@@ -2,12 +2,14 @@
 
 Classic pcap: a header of 24 bytes (magic number, version 2.4, two unused words, longest frame, link type), then for
 each frame 16 bytes (seconds, fraction, captured bytes, original bytes) and the captured bytes. The magic number gives
-the byte order and whether the fraction is in microseconds or nanoseconds.
+the byte order and whether the fraction is in microseconds or nanoseconds. The upper half of the link type's word is
+flags: whether frames end with a frame check sequence, and its length.
 """
 
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
@@ -18,19 +20,21 @@ from typing import BinaryIO
 from dataplane.clock import NS_PER_S
 from dataplane.errors import PortError
 from dataplane.given import MIB, MOST_BYTES, open_given
-from dataplane.nic.capture.pcapng import SECTION_MAGIC, read_pcapng
+from dataplane.nic.capture.pcapng import SECTION_MAGIC, read_pcapng, without_fcs
 
 ETHERNET_LINK = 1
 MAGIC_US, MAGIC_NS = 0xA1B2C3D4, 0xA1B23C4D
 LONGEST_FRAME_BYTES = 1 << 18
 _FRACTION_NS = {MAGIC_US: 1000, MAGIC_NS: 1}
 _VERSION = (2, 4)
-_LINK_MASK = 0x0FFF_FFFF
+_LINK_MASK = 0xFFFF
+_FCS_FLAG = 1 << 26
+_FCS_SHIFT, _FCS_UNIT_BYTES = 28, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """One captured frame: its bytes, nanoseconds since 1970, and its length on the wire in bytes."""
+    """One captured frame without FCS: its bytes, nanoseconds since 1970, and its length on the wire in bytes."""
 
     frame: bytes
     time_ns: int
@@ -45,12 +49,16 @@ class Capture:
 class PcapReader:
     """Iterates over the Ethernet frames of a capture file, reading as it goes.
 
+    `left_out` says what of the part read so far did not become whole frames.
+
     Raises PortError naming the file, the problem and its byte: on opening if the file is no Ethernet capture, later
     where the file is damaged or ends inside a frame.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
+        self._frames_read = self._cut_frames = 0
+        self._unread: Counter[int] = Counter()
         try:
             self._file: BinaryIO = _opened(self.path)
         except OSError as error:
@@ -65,7 +73,22 @@ class PcapReader:
         return self
 
     def __next__(self) -> Capture:
-        return next(self._captures)
+        capture = next(self._captures)
+        self._frames_read += 1
+        self._cut_frames += not capture.is_whole
+        return capture
+
+    def left_out(self) -> tuple[str, ...]:
+        """Return a line for each kind of thing that the file holds and that could not be read whole."""
+        cut = f"{self.path}: {self._cut_frames} of {self._frames_read} frames are cut by a snap length"
+        return (*self.unread(), cut) if self._cut_frames else self.unread()
+
+    def unread(self) -> tuple[str, ...]:
+        """Return a line for each type of blocks that may hold packets and were skipped."""
+        return tuple(
+            f"{self.path}: {number} blocks of type {kind:#x}, which may hold packets, are not read"
+            for kind, number in sorted(self._unread.items())
+        )
 
     def close(self) -> None:
         """Close the file; a second call does nothing."""
@@ -82,7 +105,7 @@ class PcapReader:
     def _begin(self) -> Iterator[Capture]:
         magic = self._take(4, "the magic number")
         if int.from_bytes(magic, "big") == SECTION_MAGIC:
-            return (Capture(*fields) for fields in read_pcapng(self._file, str(self.path)))
+            return (Capture(*fields) for fields in read_pcapng(self._file, str(self.path), self._unread))
         for order in "<>":
             (number,) = struct.unpack(order + "I", magic)
             if number in _FRACTION_NS:
@@ -96,9 +119,10 @@ class PcapReader:
             raise PortError(f"{self.path}: pcap version {major}.{minor} is not supported, only 2.4")
         if link & _LINK_MASK != ETHERNET_LINK:
             raise PortError(f"{self.path}: link type {link & _LINK_MASK} is not supported, only 1 (Ethernet)")
-        return self._frames(struct.Struct(order + "IIII"), fraction_ns)
+        fcs_bytes = (link >> _FCS_SHIFT) * _FCS_UNIT_BYTES if link & _FCS_FLAG else 0
+        return self._frames(struct.Struct(order + "IIII"), fraction_ns, fcs_bytes)
 
-    def _frames(self, layout: struct.Struct, fraction_ns: int) -> Iterator[Capture]:
+    def _frames(self, layout: struct.Struct, fraction_ns: int, fcs_bytes: int) -> Iterator[Capture]:
         while True:
             start = self._file.tell()
             header = self._file.read(layout.size)
@@ -109,7 +133,8 @@ class PcapReader:
             seconds, fraction, kept, length = layout.unpack(header)
             if kept > LONGEST_FRAME_BYTES:
                 raise PortError(f"{self.path}: impossible frame of {kept} bytes at byte {start}: the file is damaged")
-            yield Capture(self._take(kept, "a frame"), seconds * NS_PER_S + fraction * fraction_ns, length)
+            frame, length = without_fcs(self._take(kept, "a frame"), length, fcs_bytes)
+            yield Capture(frame, seconds * NS_PER_S + fraction * fraction_ns, length)
 
     def _take(self, nbytes: int, what: str) -> bytes:
         start = self._file.tell()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-P4INFO_ENDINGS = (".p4info.txtpb", ".p4info.txt", ".p4.p4info.txtpb", ".p4.p4info.txt")
+P4INFO_ENDINGS = (".p4info.txtpb", ".p4info.txt", ".p4.p4info.txtpb", ".p4.p4info.txt", ".p4info.json")
 """Endings of P4Infos next to PROGRAM.json: the second pair is what p4lang's tutorials have p4c write."""
 
 ENTRIES_ENDINGS = (".entries.txtpb", ".entries.txt", ".entries.json", ".entries.bin")

@@ -111,7 +111,12 @@ class _PipelineBinder:
         table = self.state.tables[node.name]
         actions = {name: self.binder.action(action) for name, action in node.actions.items()}
         hit = {name: (actions[name], self._following(following)) for name, following in node.hit_next.items()}
-        miss = {name: (actions[name], self._following(following)) for name, following in node.miss_next.items()}
+        miss = {
+            name: (actions[name], self._following(following))
+            for name, following in node.miss_next.items()
+            if name is not None
+        }
+        without_action = self._following(node.miss_next.get(None))
         find, key, missed = self._metered(node, self._finder(node, table)), self._key(node), self._missed(node, table)
         if self.binder.tracer is not None:
             find = self.binder.tracer.table(node, find)
@@ -122,6 +127,8 @@ class _PipelineBinder:
                 if entry is None and missed is not None:
                     missed(fields)
                 default = table.default
+                if default is None:
+                    return without_action
                 run, following = miss[default.action]
                 run(fields, default.arguments)
                 return following

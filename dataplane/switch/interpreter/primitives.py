@@ -270,7 +270,9 @@ class Binder:
         moment = self.moment
 
         def run(fields: Fields, arguments: Arguments) -> None:
-            modulus = size(fields, arguments) & _UINT64 or 1
+            modulus = size(fields, arguments)
+            if modulus <= _UINT64:  # no hash reaches a larger one
+                modulus = modulus & _UINT64 or 1
             start = base(fields, arguments) & _UINT64
             store(fields, arguments, (compute(fields, moment.payload) % modulus + start) & _UINT64)
 

@@ -69,8 +69,8 @@ class MatchTable(Protocol):
     def __len__(self) -> int: ...
 
     @property
-    def default(self) -> ActionCall:
-        """Return the current default action."""
+    def default(self) -> ActionCall | None:
+        """Return the current default action, if there is one."""
         ...
 
     @property

@@ -42,8 +42,11 @@ class CounterArray:
         return self.cells[2 * index], self.cells[2 * index + 1]
 
     def write(self, index: int, packets: int, nbytes: int) -> None:
-        """Set both values at `index`; raise EntryError if it is out of range."""
+        """Set both values at `index`; raise EntryError if it is out of range, or a value no word."""
         self._check(index)
+        for value in (packets, nbytes):
+            if not 0 <= value <= WORD_MASK:
+                raise EntryError(EntryFault.INVALID, f"{value} does not fit {WORD_BITS} bits", where=self.spec.name)
         self.cells[2 * index], self.cells[2 * index + 1] = packets, nbytes
 
     def _check(self, index: int) -> None:

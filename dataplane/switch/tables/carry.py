@@ -58,7 +58,7 @@ def _carry_table(source: Table, target: Table | None, changed: set[str]) -> None
     if target is None or target.spec.keys != source.spec.keys or target.spec.profile != source.spec.profile:
         raise EntryError(EntryFault.INVALID, "the new program has no such table with the same key", where=name)
     _carry_entries(source, target, changed)
-    if source.default != source.spec.default:
+    if source.default is not None and source.default != source.spec.default:
         _check_action(source.default, changed, name)
         target.set_default(source.default, source.default_entry.metadata, source.default_entry.cookie)
     if source.default_entry.tally is not None and target.default_entry.tally is not None:

@@ -13,6 +13,9 @@ from dataplane.switch.tables.entry import ActionSet, TableEntry, WeightedAction
 
 CallCheck = Callable[[ActionCall], None]
 
+MAX_WEIGHT = (1 << 31) - 1
+"""P4Runtime's; the sum of all weights fits a word of compiled code."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
@@ -36,7 +39,7 @@ class Group:
 
 
 class ProfileObserver(Protocol):
-    """Is notified after each change of a profile that can affect packets."""
+    """Is notified after each change of a profile that can affect packets; an EntryError from it reverts the change."""
 
     def member_changed(self, member_id: int) -> None:
         """Handle a member that has another action, or is new, or gone."""
@@ -107,26 +110,20 @@ class Profile:
             raise self._error(EntryFault.EXISTS, f"member {member_id} already exists")
         if 0 < self.spec.size <= len(self.members):
             raise self._error(EntryFault.FULL, f"full: {self.spec.size} members")
-        self.members[member_id] = call
-        self._member_changed(member_id)
+        self._exchange_member(member_id, None, call)
 
     def modify_member(self, member_id: int, call: ActionCall) -> None:
         """Change a member's action, in every group that contains it."""
         self._check_member(member_id)
         self._check_call(call)
-        self.members[member_id] = call
-        self._member_changed(member_id)
-        for group in self.groups.values():
-            if any(weighted.member == member_id for weighted in group.members):
-                self._choose(group)
+        self._exchange_member(member_id, self.members[member_id], call)
 
     def delete_member(self, member_id: int) -> None:
         """Remove a member that no group and no entry points to."""
         self._check_member(member_id)
         if self._member_uses[member_id]:
             raise self._error(EntryFault.IN_USE, f"member {member_id} is in use")
-        del self.members[member_id]
-        self._member_changed(member_id)
+        self._exchange_member(member_id, self.members[member_id], None)
 
     def insert_group(self, group: Group) -> None:
         """Add a group; raise EntryError if it exists, names unknown members, or does not fit."""
@@ -138,7 +135,7 @@ class Profile:
         if group.max_size < 0 or group.max_size > largest > 0:
             wanted = f"in 0..{largest}" if largest > 0 else "at least 0"
             raise self._error(EntryFault.INVALID, f"group {group.group_id}: max_size {group.max_size} is not {wanted}")
-        self._put_group(group, Group(group.group_id))
+        self._put_group(group, None)
 
     def modify_group(self, group: Group) -> None:
         """Replace a group's members at once; its `max_size` cannot change."""
@@ -153,12 +150,7 @@ class Profile:
         present = self._present_group(group_id)
         if self._group_uses[group_id]:
             raise self._error(EntryFault.IN_USE, f"group {group_id} is in use")
-        self._member_uses.subtract(weighted.member for weighted in present.members)
-        self._weight -= _weight(present.members)
-        del self.groups[group_id]
-        del self._choices[group_id]
-        for observer in self.observers:
-            observer.group_changed(group_id)
+        self._exchange_group(group_id, present, None)
 
     def take(self, entry: TableEntry) -> None:
         """Record that a table entry points here; raise EntryError if its target does not exist or fit."""
@@ -185,21 +177,37 @@ class Profile:
             self._one_shots -= 1
             self._weight -= _weight(entry.action_set.actions)
 
-    def _put_group(self, group: Group, present: Group) -> None:
+    def _put_group(self, group: Group, present: Group | None) -> None:
         for weighted in group.members:
             self._check_member(weighted.member)
         if len({weighted.member for weighted in group.members}) != len(group.members):
             raise self._error(EntryFault.INVALID, f"group {group.group_id} has a member twice")
         where = f"group {group.group_id}"
-        limit = group.max_size or self.spec.max_group_size
-        if 0 < limit < self._checked_weight(group.members, where):
+        weight, limit = self._checked_weight(group.members, where), group.max_size or self.spec.max_group_size
+        if 0 < limit < weight:
             raise self._error(EntryFault.FULL, f"{where}: the weights add up to more than max_size {limit}")
-        self._check_room(_weight(group.members) - _weight(present.members), where)
-        self._weight += _weight(group.members) - _weight(present.members)
-        self._member_uses.subtract(weighted.member for weighted in present.members)
-        self._member_uses.update(weighted.member for weighted in group.members)
-        self.groups[group.group_id] = group
-        self._choose(group)
+        self._check_room(weight - _weight(_members(present)), where)
+        self._exchange_group(group.group_id, present, group)
+
+    def _exchange_group(self, group_id: int, present: Group | None, group: Group | None) -> None:
+        """Replace a group, with None for no group; if an observer refuses, everybody has the present one again."""
+        try:
+            self._set_group(group_id, present, group)
+        except EntryError:
+            self._set_group(group_id, group, present)
+            raise
+
+    def _set_group(self, group_id: int, present: Group | None, group: Group | None) -> None:
+        old, new = _members(present), _members(group)
+        self._weight += _weight(new) - _weight(old)
+        self._member_uses.subtract(weighted.member for weighted in old)
+        self._member_uses.update(weighted.member for weighted in new)
+        if group is None:
+            del self.groups[group_id], self._choices[group_id]
+            self._group_changed(group_id)
+        else:
+            self.groups[group_id] = group
+            self._choose(group)
 
     def _choose(self, group: Group) -> None:
         places = sorted(group.members, key=lambda weighted: weighted.member)
@@ -208,12 +216,30 @@ class Profile:
         ]
         choice = ActionSet(tuple(WeightedAction(self.members[weighted.member], weighted.weight) for weighted in usable))
         self._choices[group.group_id] = choice
-        for observer in self.observers:
-            observer.group_changed(group.group_id)
+        self._group_changed(group.group_id)
 
-    def _member_changed(self, member_id: int) -> None:
+    def _group_changed(self, group_id: int) -> None:
+        for observer in self.observers:
+            observer.group_changed(group_id)
+
+    def _exchange_member(self, member_id: int, present: ActionCall | None, call: ActionCall | None) -> None:
+        """Replace a member, with None for no member; if an observer refuses, everybody has the present one again."""
+        try:
+            self._set_member(member_id, call)
+        except EntryError:
+            self._set_member(member_id, present)
+            raise
+
+    def _set_member(self, member_id: int, call: ActionCall | None) -> None:
+        if call is None:
+            del self.members[member_id]
+        else:
+            self.members[member_id] = call
         for observer in self.observers:
             observer.member_changed(member_id)
+        for group in self.groups.values() if self._member_uses[member_id] else ():
+            if any(weighted.member == member_id for weighted in group.members):
+                self._choose(group)
 
     def _check_action_set(self, action_set: ActionSet) -> None:
         if not self.spec.selector:
@@ -229,8 +255,10 @@ class Profile:
         self._check_room(weight, "the action set")
 
     def _checked_weight(self, places: Sequence[WeightedAction | GroupMember], where: str) -> int:
-        if any(weighted.weight <= 0 for weighted in places):
-            raise self._error(EntryFault.INVALID, f"{where}: a weight is at least 1")
+        for weighted in places:
+            if not 1 <= weighted.weight <= MAX_WEIGHT:
+                problem = f"{where}: a weight of {weighted.weight} is not in 1..{MAX_WEIGHT}"
+                raise self._error(EntryFault.INVALID, problem)
         return _weight(places)
 
     def _check_room(self, more_weight: int, where: str) -> None:
@@ -249,6 +277,10 @@ class Profile:
 
     def _error(self, fault: EntryFault, problem: str) -> EntryError:
         return EntryError(fault, problem, where=self.spec.name)
+
+
+def _members(group: Group | None) -> tuple[GroupMember, ...]:
+    return () if group is None else group.members
 
 
 def _weight(places: Sequence[WeightedAction | GroupMember]) -> int:

@@ -22,7 +22,7 @@ from dataplane.switch.tables.arrays import CounterArray, register_cells
 from dataplane.switch.tables.match import all_ones
 from dataplane.switch.tables.meters import MeterArray
 from dataplane.switch.tables.profile import Profile
-from dataplane.switch.tables.replication import CloneSession, ObservedDict, Replica
+from dataplane.switch.tables.replication import CloneSession, ObservedDict, Replica, check_group, check_session
 from dataplane.switch.tables.table import Table, check_call
 from dataplane.switch.tables.value_set import ValueSet
 
@@ -85,8 +85,8 @@ class ForwardingState:
         self.meters = {spec.name: MeterArray(spec) for spec in program.meters.values() if spec.table is None}
         self.value_sets = {spec.name: ValueSet(spec) for spec in program.value_sets.values()}
         self.replication_notes: dict[tuple[str, int], bytes] = {}
-        self.multicast_groups: ObservedDict[tuple[Replica, ...]] = ObservedDict()
-        self.clone_sessions: ObservedDict[CloneSession] = ObservedDict()
+        self.multicast_groups: ObservedDict[tuple[Replica, ...]] = ObservedDict(check_group)
+        self.clone_sessions: ObservedDict[CloneSession] = ObservedDict(check_session)
         self.ports_down: frozenset[int] = frozenset()
         self._register_specs = {spec.name: spec for spec in program.registers.values()}
 

@@ -29,6 +29,10 @@ def check_call(call: ActionCall, actions: Mapping[str, ActionSpec], allowed: tup
             raise EntryError(EntryFault.INVALID, problem, where=where)
 
 
+MAX_PRIORITY = (1 << 31) - 1
+"""P4Runtime's."""
+
+
 class TableObserver(Protocol):
     """Is notified before each change of a table; an exception that it raises prevents the change."""
 
@@ -83,11 +87,9 @@ class Table:
         return iter(self._index)
 
     @property
-    def default(self) -> ActionCall:
-        """The default action."""
-        call = self.default_entry.call
-        assert call is not None
-        return call
+    def default(self) -> ActionCall | None:
+        """The default action; None if a packet that matches nothing runs none."""
+        return self.default_entry.call
 
     def get(self, match: Match, priority: int = 0) -> TableEntry | None:
         """Return the entry with exactly this match and priority, or None."""
@@ -216,6 +218,8 @@ class Table:
         if (entry.priority > 0) is not self.needs_priority:
             wanted = "a priority above 0" if self.needs_priority else "no priority"
             raise self._error(EntryFault.INVALID, f"priority {entry.priority}: the table's entries have {wanted}")
+        if entry.priority > MAX_PRIORITY:
+            raise self._error(EntryFault.INVALID, f"priority {entry.priority}: it is above {MAX_PRIORITY}")
         indirect = entry.member is not None or entry.group is not None or entry.action_set is not None
         if (entry.call is None) is not indirect or indirect is not (self.profile is not None):
             wanted = "an action" if self.profile is None else "a member, group or action set"

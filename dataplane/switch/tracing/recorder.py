@@ -283,7 +283,7 @@ def _applied(  # noqa: PLR0917 - a step's parts
     node: TableNode,
     table: MatchTable,
     key: tuple[int, ...],
-    call: ActionCall,
+    call: ActionCall | None,
     entry: TableEntry | None,
     hit: bool,
     colour: int | None,
@@ -304,8 +304,10 @@ def _applied(  # noqa: PLR0917 - a step's parts
         None if entry is None else entry.group,
         entry is not None and entry.is_const,
         colour,
-        call.action,
-        _arguments(node.actions[call.action], call.arguments) if call.action in node.actions else (),
+        None if call is None else call.action,
+        _arguments(node.actions[call.action], call.arguments)
+        if call is not None and call.action in node.actions
+        else (),
         node.source,
     )
 

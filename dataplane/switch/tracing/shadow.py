@@ -72,7 +72,7 @@ class _ShadowTable:
         return self._table.needs_priority
 
     @property
-    def default(self) -> ActionCall:
+    def default(self) -> ActionCall | None:
         return self._table.default
 
     @property

@@ -138,7 +138,7 @@ class Decided:
 
 @dataclass(frozen=True, slots=True)
 class TableApplied:
-    """A table was looked up; `action` is the one that runs: the entry's, a group's member's, or the default.
+    """A table was looked up; `action` is the one that runs: the entry's, a group's member's, the default, or None.
 
     `entries` is the number of entries in the table. If nothing was hit, or a group is empty, `hit` is False. `colour`
     is the entry's meter's colour for the packet.
@@ -154,7 +154,7 @@ class TableApplied:
     group: int | None
     constant: bool
     colour: int | None
-    action: str
+    action: str | None
     arguments: tuple[Value, ...]
     source: Source | None
 

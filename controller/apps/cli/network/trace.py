@@ -120,6 +120,10 @@ def _from_hex(text: str, where: str, line: int | None) -> bytes:
         raise ConfigError("a packet is pairs of hex digits", file=where, line=line) from error
 
 
+def _warn(line: str) -> None:
+    typer.echo(f"millrace trace: {line}", err=True)
+
+
 def _captured(name: str) -> Iterator[bytes]:
     from dataplane.nic.capture.pcap import PcapReader  # noqa: PLC0415
 
@@ -129,8 +133,13 @@ def _captured(name: str) -> Iterator[bytes]:
         count = 0
         for count, capture in enumerate(captures, start=1):
             if only in {None, count}:
+                if not capture.is_whole:
+                    kept = f"{len(capture.frame)} of {capture.length} bytes"
+                    _warn(f"{captures.path}: frame {count} is cut: {kept}; it is explained as if it ended there")
                 yield capture.frame
             if only == count:
                 return
+        for line in captures.unread():
+            _warn(line)
     if only is not None:
         raise ConfigError(f"has no frame {only}, but {count}, counted from 1", file=file)

@@ -197,7 +197,8 @@ class _Dataflow:
                 keys = self._metadata(key.source for key in node.keys) | self._read(node.selector)
                 actions = [self._action(action) for action in node.actions.values()]
                 exposed = reduce(int.__or__, (effect.exposed for effect in actions), keys)
-                written = reduce(int.__and__, (effect.written for effect in actions), -1 if actions else 0)
+                runs_action = actions and None not in node.miss_next
+                written = reduce(int.__and__, (effect.written for effect in actions), -1) if runs_action else 0
                 return Effects(exposed, written)
 
     def _action(self, action: Action) -> Effects:

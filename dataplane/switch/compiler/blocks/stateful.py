@@ -88,12 +88,13 @@ def charge_meter(routine: Routine, cell: ir.Value) -> ir.Value:
 
 
 def hash_to_field(routine: Routine, expressions: Expressions, primitive: Hash) -> None:
-    """Set a field to base + hash % size, all modulo 2^64; a size of 0 counts as 1."""
+    """Set a field to base + hash % size, modulo 2^64; a size of 0 counts as 1, and no hash reaches one from 2^64 on."""
     builder = routine.builder
     size, base = expressions.word(primitive.size), expressions.word(primitive.base)
     modulus = builder.select(builder.icmp_unsigned("==", size, u64(0)), u64(1), size)
     digest = emit_calculation(routine, primitive.calculation)
-    expressions.store_value(primitive.target, builder.add(builder.urem(digest, modulus), base), 64)
+    rest = builder.select(expressions.reaches(primitive.size, 1 << 64), digest, builder.urem(digest, modulus))
+    expressions.store_value(primitive.target, builder.add(rest, base), 64)
 
 
 def draw_random(routine: Routine, expressions: Expressions, primitive: Random) -> None:

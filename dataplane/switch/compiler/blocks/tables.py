@@ -15,7 +15,7 @@ from dataplane.switch.compiler.lowering.expressions import Expressions
 from dataplane.switch.compiler.lowering.fields import Header, header_of, resize
 from dataplane.switch.compiler.lowering.routine import I1, I32, I64, POINTER, Routine, u32, u64
 from dataplane.switch.tables.arrays import word_count
-from dataplane.switch.tables.native import empty_kernel, lookup_kernel, select_member
+from dataplane.switch.tables.native import NO_ACTION, empty_kernel, lookup_kernel, select_member
 
 NULL = ir.Constant(POINTER, None)
 
@@ -166,6 +166,8 @@ class TableApplication:
             builder.position_at_end(block)
             call_action(routine, body, arguments)
             self._follow(hit, self.node.hit_next.get(name), self.node.miss_next.get(name))
+        if None in self.node.miss_next:
+            switch.add_case(u32(NO_ACTION), self.blocks[self.node.miss_next[None]])
 
     def _follow(self, hit: ir.Value, if_hit: str | None, if_miss: str | None) -> None:
         if if_hit == if_miss:

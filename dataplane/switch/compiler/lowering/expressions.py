@@ -111,6 +111,15 @@ class Expressions:
             inside = self._builder.icmp_unsigned("<", wide, ir.Constant(wide.type, size))
         return self._extend(value, interval, 64) if value.type.width <= 64 else self._builder.trunc(value, I64), inside
 
+    def reaches(self, node: Expression, limit: int) -> ir.Value:
+        """Return whether a value is at least a positive limit."""
+        value, interval = self.exact(node)
+        if interval.high < limit or interval.low >= limit:
+            return ir.Constant(I1, interval.low >= limit)
+        width = machine_bits(max(value.type.width, limit.bit_length()) + 1)
+        wide = self._extend(value, interval, width)
+        return self._builder.icmp_signed(">=", wide, ir.Constant(wide.type, limit))
+
     def store(self, target: LValue, node: Expression) -> None:
         """Set a field to an expression, truncated to its width."""
         width = self.target_width(target)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from typing import TypeAlias
 
 from finsy.proto import p4d, p4r
 
+from dataplane.program.objects import CounterSpec, MeterSpec, RegisterSpec
 from dataplane.switch.p4runtime import bytestrings, codec
 from dataplane.switch.p4runtime.catalog import RegisterInfo
 from dataplane.switch.p4runtime.context import Context, Undo, UpdateKind, require_modify
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid
+
+Cell: TypeAlias = p4r.CounterEntry | p4r.RegisterEntry | p4r.MeterEntry
 
 _WORD_BITS = 64
 """Written by packets in one piece; a wider cell is read while packets wait."""
@@ -46,9 +50,7 @@ def read_counter(context: Context, message: p4r.CounterEntry) -> Iterator[p4r.En
     """Return one cell, an array's cells, or every array's."""
     catalog = context.catalog
     infos = [catalog.counter(message.counter_id)] if message.counter_id else list(catalog.counters.values())
-    if not message.counter_id and message.HasField("index"):
-        raise invalid("a read of every counter cannot name an index")
-    cells = [(info, index) for info in infos for index in cell_indices(message, info.spec.size, info.spec.name)]
+    cells = [(info, index) for info in infos for index in cells_to_read(message, message.counter_id, info.spec)]
 
     def encode() -> Iterator[p4r.Entity]:
         for info, index in cells:
@@ -86,9 +88,7 @@ def read_register(context: Context, message: p4r.RegisterEntry) -> Iterator[p4r.
     """Return one cell, an array's cells, or every array's."""
     catalog = context.catalog
     infos = [catalog.register(message.register_id)] if message.register_id else list(catalog.registers.values())
-    if not message.register_id and message.HasField("index"):
-        raise invalid("a read of every register cannot name an index")
-    chosen = [(info, cell_indices(message, info.spec.size, info.spec.name)) for info in infos]
+    chosen = [(info, cells_to_read(message, message.register_id, info.spec)) for info in infos]
 
     def encode() -> Iterator[p4r.Entity]:
         for info, indices in chosen:
@@ -116,7 +116,12 @@ def _encode(info: RegisterInfo, value: int) -> p4d.P4Data:
     return p4d.P4Data(bitstring=bytestrings.encode(value))
 
 
-def cell_indices(message: p4r.CounterEntry | p4r.RegisterEntry | p4r.MeterEntry, size: int, where: str) -> range:
+def cells_to_read(message: Cell, array_id: int, spec: CounterSpec | RegisterSpec | MeterSpec) -> range:
+    """Return the cells that a read selects: without an id all cells of every array, whatever index it has."""
+    return cell_indices(message, spec.size, spec.name) if array_id else range(spec.size)
+
+
+def cell_indices(message: Cell, size: int, where: str) -> range:
     """Return the cells that a message names: one, or all if it gives no index."""
     if not message.HasField("index"):
         return range(size)

@@ -8,8 +8,8 @@ from finsy.proto import p4r
 
 from dataplane.switch.p4runtime import codec
 from dataplane.switch.p4runtime.context import Context, Undo, UpdateKind, require_modify
-from dataplane.switch.p4runtime.entities.arrays import cell_indices
-from dataplane.switch.p4runtime.errors import invalid, unimplemented
+from dataplane.switch.p4runtime.entities.arrays import cell_indices, cells_to_read
+from dataplane.switch.p4runtime.errors import unimplemented
 
 
 def write(context: Context, kind: UpdateKind, message: p4r.MeterEntry) -> None:
@@ -42,10 +42,8 @@ def read(context: Context, message: p4r.MeterEntry) -> Iterator[p4r.Entity]:
     """Return one cell, an array's cells, or every array's."""
     catalog = context.catalog
     infos = [catalog.meter(message.meter_id)] if message.meter_id else list(catalog.meters.values())
-    if not message.meter_id and message.HasField("index"):
-        raise invalid("a read of every meter cannot name an index")
     _check_no_counts(message, infos[0].spec.name if message.meter_id else "a meter")
-    cells = [(info, index) for info in infos for index in cell_indices(message, info.spec.size, info.spec.name)]
+    cells = [(info, index) for info in infos for index in cells_to_read(message, message.meter_id, info.spec)]
 
     def encode() -> Iterator[p4r.Entity]:
         for info, index in cells:

@@ -6,6 +6,7 @@ Python objects remain authoritative: they check every change, and answer every r
     lookup_kernel(keys)      the kernel, of (table, key words), that looks up a table with this key, or a value set
     empty_kernel(keys)       the one, of (table), that says if a table with this key has no entry; None for tries
     select_member            of (entry, hash): the action that an entry with a `choice` leads to, or null
+    NO_ACTION                the action number of a default entry that runs nothing
     execute_meter            of (cell, now in microseconds, bytes): the packet's colour
 
 A key is an array of words: each field, in the table's order, takes ceil(width / 64), the low one first.
@@ -21,11 +22,12 @@ from dataplane.switch.tables.native.exact import is_empty_exact, lookup_exact
 from dataplane.switch.tables.native.mask import is_empty_mask, lookup_mask
 from dataplane.switch.tables.native.meters import execute_meter
 from dataplane.switch.tables.native.mirrors import ExactMirror, MaskMirror, TrieMirror, mirror_kind
+from dataplane.switch.tables.native.requests import NO_ACTION
 from dataplane.switch.tables.native.selection import select_member
 from dataplane.switch.tables.native.state import NativeState
 from dataplane.switch.tables.native.trie import lookup_trie
 
-__all__ = ["NativeState", "empty_kernel", "execute_meter", "lookup_kernel", "lookup_mask", "select_member"]
+__all__ = ["NO_ACTION", "NativeState", "empty_kernel", "execute_meter", "lookup_kernel", "lookup_mask", "select_member"]
 
 _LOOKUPS: dict[type[Any], Kernel[..., Any]] = {
     ExactMirror: lookup_exact,

@@ -18,7 +18,14 @@ from dataplane.switch.tables.native.heap import Heap
 from dataplane.switch.tables.native.kernel_calls import check, check_made, function
 from dataplane.switch.tables.native.mask import MaskTable
 from dataplane.switch.tables.native.profile import ProfileMirror
-from dataplane.switch.tables.native.requests import ActionTable, MatchSplitter, Request, SplitMatch, exact_words
+from dataplane.switch.tables.native.requests import (
+    NO_ACTION,
+    ActionTable,
+    MatchSplitter,
+    Request,
+    SplitMatch,
+    exact_words,
+)
 from dataplane.switch.tables.native.trie import LENGTHS, STRIDE, TrieTable
 from dataplane.switch.tables.priorities import PriorityCount
 from dataplane.switch.tables.table import Table
@@ -35,7 +42,7 @@ class TableMirror:
     def __init__(self, table: Table, profile: ProfileMirror | None, actions: ActionTable, heap: Heap) -> None:
         self._table, self._name = table, table.spec.name
         self._profile, self._actions, self._heap = profile, actions, heap
-        self._request = Request()
+        self._request = Request(self._name)
 
     def follow(self) -> None:
         """Copy the table's contents, and follow every change from now on; the table's lock is held."""
@@ -76,8 +83,7 @@ class TableMirror:
 
     def set_default(self, entry: TableEntry) -> None:
         """Follow the table; an unconfigured meter is left out, since packets that match nothing keep their colour."""
-        assert entry.call is not None
-        action, arguments = self._actions.words(entry.call)
+        action, arguments = (NO_ACTION, ()) if entry.call is None else self._actions.words(entry.call)
         tally = 0 if entry.tally is None else entry.tally.address
         meter = 0 if entry.meter_cell is None or entry.meter_config is None else entry.meter_cell.address
         request = self._request.write(action, 0, tally, meter, len(arguments), *arguments)
@@ -177,7 +183,7 @@ class MaskSpaces:
         self._splitter, self._heap, self._where = MatchSplitter(keys), heap, where
         self.table = MaskTable()
         self.address = self.table.address
-        self._request = Request()
+        self._request = Request(where)
         self._spaces: dict[tuple[int, ...], _Space] = {}
         self._rows: list[tuple[int, int]] = []
         self._serial = 0

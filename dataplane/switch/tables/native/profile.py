@@ -22,7 +22,7 @@ class ProfileMirror:
 
     def __init__(self, profile: Profile, actions: ActionTable, heap: Heap) -> None:
         self._profile, self._actions, self._heap = profile, actions, heap
-        self._request = Request()
+        self._request = Request(profile.spec.name)
         self._members: dict[int, int] = {}  # addresses of handles
         self._groups: dict[int, int] = {}
         self._one_shots: dict[OneShotKey, tuple[int, ActionSet]] = {}
@@ -82,7 +82,8 @@ class ProfileMirror:
 
     def _follow(self, handles: dict[int, int], identifier: int, action_set: ActionSet | None) -> None:
         if action_set is None:
-            self.retire(handles.pop(identifier, 0))
+            self.retire(handles.get(identifier, 0))
+            handles.pop(identifier, None)
         elif identifier in handles:
             self._put(handles[identifier], action_set)
         else:

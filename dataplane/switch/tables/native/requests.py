@@ -7,15 +7,17 @@ import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dataplane.errors import EntryError, EntryFault
 from dataplane.program.objects import ActionCall, ActionSpec, KeyField, MatchKind
 from dataplane.switch.tables.arrays import WORD_BITS, WORD_MASK, word_count
 from dataplane.switch.tables.match import FieldMatch, Match, all_ones, prefix_mask
 
 
 class Request:
-    """A reusable piece of memory that words are written to."""
+    """A reusable piece of memory that words are written to; `where` names the written object in errors."""
 
-    def __init__(self) -> None:
+    def __init__(self, where: str) -> None:
+        self._where = where
         self._structs: dict[int, struct.Struct] = {}
         self._allocate(256)
 
@@ -24,14 +26,18 @@ class Request:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._buffer))
 
     def write(self, *words: int) -> int:
-        """Write words; return their address, valid until the next call."""
+        """Write words; return their address, valid until the next call. Raises EntryError if a number is no word."""
         count = len(words)
         layout = self._structs.get(count)
         if layout is None:
             layout = self._structs[count] = struct.Struct(f"={count}Q")
             if layout.size > len(self._buffer):
                 self._allocate(2 * count)
-        layout.pack_into(self._buffer, 0, *words)
+        try:
+            layout.pack_into(self._buffer, 0, *words)
+        except struct.error as error:
+            wrong = next((word for word in words if not 0 <= word <= WORD_MASK), None)
+            raise EntryError(EntryFault.INVALID, f"{wrong} does not fit {WORD_BITS} bits", where=self._where) from error
         return self.address
 
 
@@ -58,6 +64,10 @@ class ActionWords:
     def of(self, arguments: tuple[int, ...]) -> tuple[int, ...]:
         """Return the arguments as words."""
         return arguments if self.widths is None else words_of(arguments, self.widths)
+
+
+NO_ACTION = (1 << 32) - 1
+"""Action number of the default entry of a table without default action."""
 
 
 class ActionTable(dict[str, ActionWords]):

@@ -32,7 +32,7 @@ class NativeState:
     def __init__(self, state: ForwardingState) -> None:
         self._state = state
         self._heap = Heap()
-        self._request = Request()
+        self._request = Request("replication")
         with state.lock:
             actions = ActionTable(state.program.actions)
             self._profiles = {

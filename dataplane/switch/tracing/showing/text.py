@@ -137,11 +137,12 @@ def _table(step: TableApplied) -> Iterator[tuple[str, Source | None]]:
             f"  key {part.name} ({part.match_kind}) = {value_text(part.name, part.width_bits, part.value)}{wanted}",
             None,
         )
-    outcome = "hit" if step.hit else f"missed, {step.entries} entries, default"
+    outcome = "hit" if step.hit else f"missed, {step.entries} entries, {'no ' if step.action is None else ''}default"
     notes = {"priority": step.priority, "member": step.member, "group": step.group, "colour": step.colour}
     suffix = "".join(f", {name} {number}" for name, number in notes.items() if number is not None)
     suffix += ", const" if step.constant else ""
-    yield f"  {outcome}{suffix}: {_call(step.action, step.arguments)}", None
+    called = " action" if step.action is None else f": {_call(step.action, step.arguments)}"
+    yield f"  {outcome}{suffix}{called}", None
 
 
 def _statement(step: Ran) -> Iterator[tuple[str, Source | None]]:

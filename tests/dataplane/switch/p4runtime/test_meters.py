@@ -77,8 +77,6 @@ def test_refused_cells(shell: Shell) -> None:
         assert shell.refusal(kind, entity) is code
     assert shell.read_refusal(cell(shell, 4)) is Code.OUT_OF_RANGE
     assert shell.read_refusal(counted) is Code.UNIMPLEMENTED
-    everywhere = p4r.Entity(meter_entry=p4r.MeterEntry(index=p4r.Index(index=1)))
-    assert shell.read_refusal(everywhere) is Code.INVALID_ARGUMENT
 
 
 @pytest.mark.parametrize(

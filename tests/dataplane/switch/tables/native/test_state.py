@@ -240,7 +240,7 @@ def test_groups_and_sessions_are_followed(make: MakeBench) -> None:
     bench.state.clone_sessions.clear()
     assert replicas(groups[1]) is None
     assert replicas(sessions[3]) is None
-    with pytest.raises(EntryError, match="replication"):
+    with pytest.raises(EntryError, match=r"clone session 32768: its number is not in 0\.\.32767"):
         bench.state.clone_sessions[MAX_CLONE_SESSIONS] = CloneSession(())
     assert not bench.state.clone_sessions
 

@@ -16,6 +16,7 @@ from controller.apps.cli.learning.options import (
     SettingsOption,
     cells_of,
     columns_of,
+    input_of,
     settings_of,
     unit_of,
 )
@@ -44,15 +45,15 @@ def compare(  # noqa: PLR0917 - a command line's options
 
     Each seed draws a new synthetic input and data placement; `least` and `most` are of the seeds' mean responses.
     """
-    from controller.learning.training.given import checkpoint_for, read_given  # noqa: PLC0415
+    from controller.learning.training.given import checkpoint_for  # noqa: PLC0415
 
     check_outputs(picture)
     wanted = settings_of(settings)
     loaded: dict[str, Checkpoint] = {}
     by_rule: dict[str, list[Figures]] = {}
-    given = read_given(workload, wanted, seed)
+    given = input_of(workload, wanted, seed)
     for current in range(seed, seed + seeds):
-        given = given if current == seed else read_given(workload, wanted, current)
+        given = given if current == seed else input_of(workload, wanted, current, quiet=True)
         if current == seed:
             loaded = {str(path): checkpoint_for(given, path) for path in checkpoint or ()}
         for decider, figures in _figures_of_seed(given, loaded, current, fallback).items():

@@ -14,9 +14,9 @@ from typing import Final
 
 from controller.cluster.hardware import Device, DeviceRequest, Node, Request
 from controller.common.errors import SchedulerError
+from controller.common.quantities import milli, whole
 from controller.scheduling.extender import objects
 from controller.scheduling.extender.objects import Quantities
-from controller.scheduling.extender.quantities import milli, whole
 from controller.scheduling.extender.settings import DEVICES, DeviceResource
 from dataplane.topology.values import DeviceKind, MediumKind, MemoryMedium
 
@@ -62,7 +62,7 @@ def node_of(node: objects.Node, kind_of: KindOf) -> Node:
             resource: whole(allocatable[resource]) for resource in sorted(allocatable) if kind_of(resource) is not None
         }
         cpu_milli, memory_bytes = milli(allocatable.get("cpu", 0)), whole(allocatable.get("memory", 0))
-    except SchedulerError as error:
+    except ValueError as error:
         raise SchedulerError(f"node {name}: allocatable: {error}") from None
     if sum(counts.values()) > _MOST_DEVICES:
         raise SchedulerError(f"node {name}: {sum(counts.values())} devices; at most {_MOST_DEVICES} are supported")
@@ -120,7 +120,7 @@ def _counted(wanted: Mapping[str, str | int | float], kind_of: KindOf) -> Counte
         if name in {"cpu", "memory"} or kind is not None or device is not None:
             try:
                 count = milli(quantity) if name == "cpu" else whole(quantity)
-            except SchedulerError as error:
+            except ValueError as error:
                 raise SchedulerError(f"{name}: {error}") from None
             if kind is not None or device is None:
                 counts[name] = count

@@ -186,8 +186,8 @@ def _containers(document: Document[Script], script: TemplateScript, key: str) ->
             raise document.error(f"there is already a container {part.name}", f"{where}.name")
         seen.add(part.name)
         container = msgspec.convert(msgspec.to_builtins(part), Container)
-        if (problem := container.problem()) is not None:
-            raise document.error(problem[1], f"{where}.{problem[0]}")
+        if (wrong := container.problem()) is not None:
+            raise document.error(wrong[1], f"{where}.{wrong[0]}")
         yield container
 
 

@@ -78,6 +78,14 @@ def test_graphml_of_the_topology_zoo(tmp_path: Path) -> None:
     )
 
 
+def test_graphml_of_yed_has_labels_in_its_drawing(tmp_path: Path) -> None:
+    text = """<graphml xmlns:y="http://www.yworks.com/xml/graphml"><key for="node" id="d6" yfiles.type="nodegraphics"/>
+<graph><node id="n0"><data key="d6"><y:ShapeNode><y:Fill color="#F"/> <y:NodeLabel x="1">Seattle<y:LabelModel/>
+</y:NodeLabel></y:ShapeNode></data></node><node id="n1"/><edge source="n0" target="n1"/></graph></graphml>"""
+    topology = import_topology(written(tmp_path, "yed.graphml", text)).topology
+    assert [switch.name for switch in topology.switches] == ["seattle", "n1"]
+
+
 def test_dot_with_ports_subgraphs_and_hosts(tmp_path: Path) -> None:
     text = """graph G { # a comment amid words is none, but this line is refused
     }"""

@@ -60,9 +60,11 @@ def read_jobs(path: Path, settings: JobSettings | None = None, skipped: Counter[
         for task, run_ns in zip(tasks, runs_ns, strict=True)
     ]
     if tasks[-1].arrival_ns + sum(estimates_ns) > MOST_TIME_NS or max(task.arrival_ns for task in tasks) > MOST_TIME_NS:
-        raise LearningError(f"{path}: jobs are submitted or run later than {MOST_TIME_NS} ns, one after another")
+        raise LearningError(
+            f"{path}: jobs are submitted or run later than {MOST_TIME_NS} ns, one after another: select a part (swf.first, swf.jobs)"
+        )
     if (most := max(task.instances for task in tasks)) > settings.processors:
-        raise LearningError(f"{path}: a job needs {most} processors, more than {settings.processors}")
+        raise LearningError(f"{path}: a job needs {most} processors, more than {settings.processors} (swf.processors)")
     submitted_ns = np.array([task.arrival_ns for task in tasks], np.int64)
     return Jobs(
         path.name,

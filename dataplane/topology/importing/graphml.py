@@ -79,6 +79,8 @@ class _Reader:
             case "data" if owner is not None:
                 key = self._given(attributes, "key")
                 self._key, self._text = self._names.get(key, key.lower()), []
+            case "NodeLabel" if owner is not None:  # yEd keeps it in the drawing
+                self._key, self._text = "label", []
         self._open.append((name, owner))
 
     def _given(self, attributes: dict[str, str], name: str) -> str:
@@ -92,6 +94,6 @@ class _Reader:
 
     def _end(self, _: str) -> None:
         name, owner = self._open.pop()
-        if name == "data" and self._key is not None and owner is not None:
+        if name in {"data", "NodeLabel"} and self._key is not None and owner is not None:
             owner[self._key] = "".join(self._text).strip()
             self._key = None

@@ -17,6 +17,7 @@ from controller.apps.cli.learning.options import (
     cells_of,
     columns_of,
     input_of,
+    progress_of,
     settings_of,
     unit_of,
 )
@@ -78,10 +79,10 @@ def compare(  # noqa: PLR0917 - a command line's options
 def _figures_of_seed(given: Given[Any], loaded: dict[str, Checkpoint], seed: int, fallback: str) -> dict[str, Figures]:
     from controller.learning.training.trials import best_rule, evaluate, greedy  # noqa: PLC0415
 
-    results = {name: evaluate(given, rule, seed) for name, rule in given.rules(seed).items()}
+    results = {name: evaluate(given, rule, seed, progress_of(name)) for name, rule in given.rules(seed).items()}
     rule = best_rule(given, seed, fallback, results) if loaded else ""
     for name, checkpoint in loaded.items():
-        results[name] = evaluate(given, greedy(given, checkpoint, given.rules(seed)[rule]), seed)
+        results[name] = evaluate(given, greedy(given, checkpoint, given.rules(seed)[rule]), seed, progress_of(name))
     return results
 
 

@@ -17,6 +17,7 @@ from controller.apps.cli.learning.options import (
     cells_of,
     columns_of,
     input_of,
+    progress_of,
     settings_of,
 )
 from controller.apps.cli.output import Cells, Format, FormatOption, show
@@ -52,7 +53,7 @@ def evaluate(  # noqa: PLR0917 - a command line's options
     rule = best_rule(given, seed, fallback)
     agent = greedy(given, loaded, given.rules(seed)[rule])
     timed = Timed(agent, time.perf_counter_ns)
-    figures = evaluated(given, timed, seed)
+    figures = evaluated(given, timed, seed, progress_of(str(checkpoint)))
     rows: list[Cells] = [
         ("input", given.name),
         ("made for", str(loaded.made_for)),

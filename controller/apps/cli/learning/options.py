@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -43,6 +45,19 @@ def input_of(text: str, settings: LearningSettings, seed: int, *, quiet: bool = 
         for reason, count in sorted(skipped.items()):
             typer.echo(f"{given.name}: left out {count}: {reason}", err=True)
     return given
+
+
+def progress_of(name: str, every_s: float = 10.0) -> Callable[[int], None]:
+    """Return a function of the number of decisions that prints it at most every `every_s` seconds."""
+    said_s = time.monotonic()
+
+    def watch(decisions: int) -> None:
+        nonlocal said_s
+        if time.monotonic() - said_s >= every_s:
+            said_s = time.monotonic()
+            typer.echo(f"{name}: {decisions} decisions", err=True)
+
+    return watch
 
 
 def unit_of(given: Given[Any]) -> tuple[str, float]:

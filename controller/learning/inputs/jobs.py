@@ -61,7 +61,8 @@ def read_jobs(path: Path, settings: JobSettings | None = None, skipped: Counter[
     ]
     if tasks[-1].arrival_ns + sum(estimates_ns) > MOST_TIME_NS or max(task.arrival_ns for task in tasks) > MOST_TIME_NS:
         raise LearningError(
-            f"{path}: jobs are submitted or run later than {MOST_TIME_NS} ns, one after another: select a part (swf.first, swf.jobs)"
+            f"{path}: jobs are submitted or run later than {MOST_TIME_NS} ns, one after another:"
+            " select a part (swf.first, swf.jobs)"
         )
     if (most := max(task.instances for task in tasks)) > settings.processors:
         raise LearningError(f"{path}: a job needs {most} processors, more than {settings.processors} (swf.processors)")

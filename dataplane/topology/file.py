@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from dataplane.config import Document, load_document, loads_document
 from dataplane.config.suggestions import nearest
 from dataplane.errors import ConfigError
+from dataplane.given import DOCUMENT_BYTES, read_given
 from dataplane.topology import addressing, families
 from dataplane.topology.hardware import hardware_document
+from dataplane.topology.importing import import_topology, is_importable
 from dataplane.topology.schema import REPORT_UDP_PORT, TopologySpec, resolve
 from dataplane.topology.units import format_delay, format_rate, format_share
 from dataplane.topology.values import Device, Endpoint, GeoLocation, HostNode, Link, MemoryMedium, SwitchNode, Topology
@@ -32,7 +36,7 @@ def load_topology(spec: str | Path) -> Topology:
     name, colon, _ = spec.partition(":")
     if colon and name in families.FAMILIES:  # before files: a rate has a / in it
         return families.from_text(spec)
-    if "/" in spec or spec.endswith((".yaml", ".yml")):
+    if "/" in spec or spec.endswith((".yaml", ".yml")) or is_importable(Path(spec)):
         return load(Path(spec))
     if ":" in spec:
         return families.from_text(spec)
@@ -41,6 +45,9 @@ def load_topology(spec: str | Path) -> Topology:
         return load(bundled[spec])
     if spec in families.FAMILIES:
         return families.from_text(spec)
+    if os.path.exists(spec):  # noqa: PTH110 - unlike Path it takes a NUL and any length
+        kinds = ".yaml, .graphml, .dot, .gv or .json"
+        raise ConfigError(f"is there, but its name does not end in {kinds}, so that its kind is unknown", file=spec)
     names = [*bundled, *(f"{family}:..." for family in families.FAMILIES)]
     near = nearest(spec, names)
     hint = f"; did you mean {near}?" if near else ""
@@ -58,8 +65,21 @@ def topologies_folder() -> Path:
 
 
 def load(path: Path) -> Topology:
-    """Load the topology in a file; raise ConfigError with file, line and key."""
+    """Load the topology in a file, ours or a foreign one; raise ConfigError with file, line and key."""
+    if is_importable(path) and not _is_ours(path):
+        return import_topology(path).topology
     return _resolve(load_document(path, TopologySpec))
+
+
+def _is_ours(path: Path) -> bool:
+    """Return whether a file of JSON has our schema's version."""
+    if path.suffix.lower() != ".json":
+        return False
+    try:
+        document = msgspec.json.decode(read_given(path, DOCUMENT_BYTES))
+    except (OSError, msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False  # the importer says what is wrong
+    return isinstance(document, dict) and "millrace" in document
 
 
 def loads(text: str, *, file: str = "<text>") -> Topology:

@@ -22,6 +22,9 @@ from dataplane.program.loader import load_program
 from dataplane.program.p4info import read_p4info
 from dataplane.stf.parse import parse_stf
 from dataplane.topology import file as topology_file
+from dataplane.topology.importing.dot import read_dot
+from dataplane.topology.importing.graphml import read_graphml
+from dataplane.topology.importing.node_link import read_node_link
 from tests.dataplane.program.mutation import PROGRAMS, document, p4info
 from tests.decoders.decoding import Decoder, in_file
 
@@ -43,6 +46,11 @@ switches: [{name: s1, id: 1}, {name: s2, id: 2}]
 hosts: [{name: h1, switch: s1}, {name: h2, switch: s2}]
 links: [{a: s1, b: s2, rate: 10 Mbit/s, delay: 5 ms}]
 """
+_GRAPHML = b"""<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><key id="d0" for="node" attr.name="label"/>
+<graph><node id="0"><data key="d0">London</data></node><node id="1"/><edge source="0" target="1"/></graph></graphml>"""
+_DOT = b"""// a fabric
+strict digraph "f" { node [shape=box]; a [label=<b<i>c</i>>, type="switch"]
+ a:p1:n -> {b; "c" + "d"} -> e [rate="1 Gbit/s"]; x = 1; subgraph s { edge [delay="1 ms"]; e -> -1.5 }}"""
 
 
 def _pcap(order: str) -> bytes:
@@ -148,6 +156,26 @@ FILES = (
         refuses=(ConfigError,),
         write=lambda topology: topology_file.dumps(topology).encode(),
         may_be_cut=True,
+    ),
+    Decoder(
+        "dataplane.topology.importing.graphml.read_graphml",
+        lambda data: read_graphml(data, "x.graphml"),
+        (_GRAPHML,),
+        refuses=(ConfigError,),
+        harmful=(b"<!DOCTYPE g [<!ENTITY e SYSTEM 'file:///etc/passwd'>]><g>&e;</g>", b"<a>" * 4_000),
+    ),
+    Decoder(
+        "dataplane.topology.importing.dot.read_dot",
+        lambda data: read_dot(data, "x.dot"),
+        (_DOT,),
+        refuses=(ConfigError,),
+        harmful=(b"graph " + b"{" * 4_000, b'graph {"a"' + b'+"a"' * 4_000, b"graph {<" + b"<" * 4_000),
+    ),
+    Decoder(
+        "dataplane.topology.importing.node_link.read_node_link",
+        lambda data: read_node_link(data, "x.json"),
+        (b'{"nodes": [{"id": 1, "label": "a"}, {"id": [2, "b"]}], "links": [{"source": 1, "target": [2, "b"]}]}',),
+        refuses=(ConfigError,),
     ),
 )
 """All of them."""

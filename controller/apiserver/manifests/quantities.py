@@ -8,7 +8,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar, Final, Self
 
+from controller.common.quantities import whole
 from dataplane.topology.units import (
+    MAX_SIZE_BYTES,
     format_delay,
     format_rate,
     format_size,
@@ -18,6 +20,8 @@ from dataplane.topology.units import (
 )
 
 _MILLI: Final = re.compile(r"(\d{1,9})m", re.ASCII)
+_PARTS: Final = ("m", "u", "n")
+"""Suffixes of Kubernetes for parts of a byte: 100m is hardly ever meant."""
 _NUMBER: Final = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 _TIME: Final = re.compile(r"(?P<number>\d{1,9}(\.\d{1,9})?) ?(?P<unit>ms|s|min|h|d)", re.ASCII)
 _TIMES: Final[Mapping[str, Decimal]] = {
@@ -78,7 +82,16 @@ def _milli(raw: object, wanted: str) -> int:
 
 
 def _bytes(raw: object) -> int:
-    return _with_unit(raw, parse_size_bytes, "a size such as '64 MiB'")
+    if isinstance(raw, int | float | str) and not isinstance(raw, bool) and not str(raw).endswith(_PARTS):
+        try:
+            value = whole(raw)
+        except ValueError:  # not one of Kubernetes' forms: 64 MiB
+            pass
+        else:
+            if not 1 <= value <= MAX_SIZE_BYTES:
+                raise ValueError(f"size {str(raw)[:60]!r} is not between 1 B and {format_size(MAX_SIZE_BYTES)}")
+            return value
+    return _with_unit(raw, parse_size_bytes, "a size such as '64 MiB', '64Mi' or a number of bytes")
 
 
 def _bps(raw: object) -> int:
@@ -148,7 +161,8 @@ class Size(Quantity):
     value: int
     parse = staticmethod(_bytes)
     schema: ClassVar[Mapping[str, Any]] = {
-        "type": "string", "description": "A size.", "examples": ["64 MiB", "1.5 GiB"],
+        "type": ["string", "number"], "description": "A size; Kubernetes' forms, too.",
+        "examples": ["64 MiB", "1.5Gi", 1000000],
     }  # fmt: skip
 
 

@@ -185,7 +185,10 @@ def _containers(document: Document[Script], script: TemplateScript, key: str) ->
         if part.name in seen:
             raise document.error(f"there is already a container {part.name}", f"{where}.name")
         seen.add(part.name)
-        yield msgspec.convert(msgspec.to_builtins(part), Container)
+        container = msgspec.convert(msgspec.to_builtins(part), Container)
+        if (wrong := container.problem()) is not None:
+            raise document.error(wrong[1], f"{where}.{wrong[0]}")
+        yield container
 
 
 def _device(document: Document[Script], need: DeviceScript, key: str) -> DeviceNeed:

@@ -28,8 +28,9 @@ from controller.apiserver.resources.base import (
 from controller.apiserver.resources.hardware import DeviceNumber, DeviceShares, Load, Request
 from controller.apiserver.resources.kind import Kind, Own, Rights, Server, Strategy, Usage, Verb, check_secrets
 from controller.apiserver.resources.operator_devices import OperatorDevices
+from controller.apiserver.resources.startable import environment_problem, image_problem, words_problem
 from controller.apiserver.resources.task import OperatorCount
-from controller.common.errors import StaleError
+from controller.common.errors import InvalidError, StaleError
 from dataplane.config import Strict
 from dataplane.rpc.access import Principal, Role
 from dataplane.topology.values import DeviceKind
@@ -70,6 +71,18 @@ class Container(Strict, frozen=True):
     def __post_init__(self) -> None:
         if (self.image is None) == (self.bundle is None):
             raise ValueError("a container has either an image or a bundle")
+
+    def problem(self) -> tuple[str, str] | None:
+        """Return the part with which the container cannot start on any node, and why; not raised for stored pods."""
+        problems = {
+            "image": None if self.image is None else image_problem(self.image),
+            "bundle": None if self.bundle is None else words_problem((self.bundle,)),
+            "command": words_problem(self.command),
+            "environment": environment_problem(self.environment),
+            "secrets": environment_problem(dict.fromkeys(self.secrets, "")),
+            "working_folder": None if self.working_folder is None else words_problem((self.working_folder,)),
+        }
+        return next(((part, why) for part, why in problems.items() if why is not None), None)
 
 
 class Location(Strict, frozen=True):
@@ -194,6 +207,7 @@ class PodStrategy(Strategy[Pod]):
             what = " and ".join(fixed)
             raise StaleError(f"Pod {current.metadata.name} holds a share: its {what} cannot change before its release")
         check_secrets("Pod", wanted.metadata, named=wanted.spec.names_secrets)
+        check_containers("Pod", wanted.metadata.name, None if current is None else current.spec, wanted.spec)
 
     def prepare_status(self, current: Pod, wanted: Pod, principal: Principal, server: Server) -> Pod:
         """Keep what bindings write, and stamp the end; refuse a report of another epoch."""
@@ -223,6 +237,15 @@ class PodStrategy(Strategy[Pod]):
     def priority(self, resource: Pod) -> int:
         """Return the priority of the spec."""
         return resource.spec.priority
+
+
+def check_containers(kind: str, name: str, current: PodSpec | None, wanted: PodSpec) -> None:
+    """Raise InvalidError for a new container that cannot start on any node."""
+    known = () if current is None else current.containers
+    for container in wanted.containers:
+        if container not in known and (problem := container.problem()) is not None:
+            part, why = problem
+            raise InvalidError(f"{kind} {name}: container {container.name}: {part}: {why}")
 
 
 def changed_parts(current: PodSpec, wanted: PodSpec) -> tuple[str, ...]:

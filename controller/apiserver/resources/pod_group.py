@@ -19,7 +19,7 @@ from controller.apiserver.resources.base import (
     TimeNs,
 )
 from controller.apiserver.resources.kind import Kind, Rights, Server, Strategy, Usage, Verb, check_secrets
-from controller.apiserver.resources.pod import PodSpec, usage_of_pods, with_end
+from controller.apiserver.resources.pod import PodSpec, check_containers, usage_of_pods, with_end
 from dataplane.config import Strict
 from dataplane.rpc.access import Principal, Role
 
@@ -101,9 +101,12 @@ class PodGroupStrategy(Strategy[PodGroup]):
     """Groups: with a template, one counts as all of its pods."""
 
     def validate(self, current: PodGroup | None, wanted: PodGroup) -> None:
-        """Refuse secrets without a project."""
+        """Refuse secrets without a project, and containers that cannot start."""
         template = wanted.spec.template
         check_secrets("PodGroup", wanted.metadata, named=template is not None and template.names_secrets)
+        if template is not None:
+            before = None if current is None else current.spec.template
+            check_containers("PodGroup", wanted.metadata.name, before, template)
 
     def prepare_status(self, current: PodGroup, wanted: PodGroup, principal: Principal, server: Server) -> PodGroup:
         """Stamp the end."""

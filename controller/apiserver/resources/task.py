@@ -24,7 +24,8 @@ from controller.apiserver.resources.base import (
 )
 from controller.apiserver.resources.kind import Kind, Own, Rights, Server, Strategy, Usage, Verb, check_secrets
 from controller.apiserver.resources.operator_devices import OperatorDevices
-from controller.common.errors import StaleError
+from controller.apiserver.resources.startable import environment_problem, words_problem
+from controller.common.errors import InvalidError, StaleError
 from dataplane.config import Strict
 from dataplane.rpc.access import Principal, Role
 from dataplane.topology.values import NumberFormat
@@ -229,7 +230,14 @@ class TaskStrategy(Strategy[Task]):
         """Refuse a spec that contradicts what the task holds, or has been, and secrets without a project."""
         if current is not None:
             _check_spec(current, wanted)
-        check_secrets("Task", wanted.metadata, named=bool(wanted.spec.program.secrets))
+        program = wanted.spec.program
+        check_secrets("Task", wanted.metadata, named=bool(program.secrets))
+        if current is None or current.spec.program != program:
+            # The entry point is the first word.
+            arguments = words_problem(("program", *program.arguments))
+            if problem := arguments or environment_problem(program.environment):
+                part = "arguments" if arguments else "environment"
+                raise InvalidError(f"Task {wanted.metadata.name}: {part}: {problem}")
 
     def prepare_status(self, current: Task, wanted: Task, principal: Principal, server: Server) -> Task:
         """Keep what actions write, and for centres also what schedulers write."""

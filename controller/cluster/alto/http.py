@@ -12,7 +12,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from litestar import Litestar, Request, Response, Router, get, post
+from litestar import HttpMethod, Litestar, Request, Response, Router, post, route
 from litestar.exceptions import HTTPException
 from litestar.params import FromPath
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from litestar.types import Guard
 
 _Asked = Request[Any, Any, Any]
+_READS: Final = (HttpMethod.GET, HttpMethod.HEAD)
 _TEXT: Final = "text/plain"
 
 
@@ -74,17 +75,17 @@ def router(
 
 
 def _get_routes(service: AltoService, worker: Executor) -> list[HTTPRouteHandler]:
-    @get("/directory")
+    @route("/directory", http_method=_READS)
     async def directory(request: _Asked) -> Response[bytes]:
         _check_accept(request, DIRECTORY_TYPE)
         return _response(request, service.directory())
 
-    @get("/networkmap/{network:str}")
+    @route("/networkmap/{network:str}", http_method=_READS)
     async def network_map(request: _Asked, network: FromPath[str]) -> Response[bytes]:
         _check_accept(request, NETWORK_MAP_TYPE)
         return _response(request, service.network_map(network))
 
-    @get("/costmap/{network:str}/{type_name:str}")
+    @route("/costmap/{network:str}/{type_name:str}", http_method=_READS)
     async def cost_map(request: _Asked, network: FromPath[str], type_name: FromPath[str]) -> Response[bytes]:
         _check_accept(request, COST_MAP_TYPE)
         return _response(request, await _run(worker, service.cost_map, network, type_name))
@@ -140,7 +141,7 @@ def _response(request: _Asked, answer: Answer | None) -> Response[bytes]:
         headers["ETag"] = etag = f'W/"{answer.tag}"'
         tags = [tag.strip() for tag in request.headers.get("if-none-match", "").split(",")]
         # If-None-Match compares weakly, so W/ does not count (RFC 9110, section 13.1.2).
-        if request.method == "GET" and (etag in tags or etag.removeprefix("W/") in tags or "*" in tags):
+        if request.method in _READS and (etag in tags or etag.removeprefix("W/") in tags or "*" in tags):
             return Response(b"", status_code=304, headers=headers)
     return Response(answer.body, media_type=answer.media_type, headers=headers)
 

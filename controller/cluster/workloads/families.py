@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +20,30 @@ from dataplane.topology.values import DeviceKind
 _GIB: Final = 1 << 30
 _SPREAD: Final = 1.0
 """The standard deviation of a duration's logarithm."""
+_SECONDS: Final = (1e-9, 1e9)
+_BATCH: Final = {
+    "tasks": (1, 10**7),
+    "rate_hz": (1e-9, 1e9),
+    "mean_s": _SECONDS,
+    "gpu_share": (0, 1),
+    "most_cores": (1, 10**6),
+}
+_LAYERS: Final = {
+    "layers": (1, 10**4),
+    "width": (1, 10**4),
+    "most_before": (1, 10**4),
+    "mean_s": _SECONDS,
+    "mean_bytes": (0, 1 << 50),
+    "gpu_speedup": (1e-6, 1e6),
+    "cpu_only_share": (0, 1),
+}
+
+
+def check_ranges(family: str, values: object, ranges: Mapping[str, tuple[float, float]]) -> None:
+    """Raise WorkloadError for a value outside its range, such as one that would fill the memory."""
+    for name, (least, most) in ranges.items():
+        if not least <= getattr(values, name) <= most:
+            raise WorkloadError(f"invalid {family}: {name} must be between {least:.12g} and {most:.12g}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +57,7 @@ class Batch:
     most_cores: int = 8
 
     def __post_init__(self) -> None:
-        if self.tasks < 1 or self.rate_hz <= 0 or self.mean_s <= 0 or not 0 <= self.gpu_share <= 1:
-            raise WorkloadError(f"invalid batch: {self.tasks} tasks at {self.rate_hz:g} Hz, {self.mean_s:g} s each")
+        check_ranges("batch", self, _BATCH)
 
 
 def batch(family: Batch, seed: int) -> tuple[Task, ...]:
@@ -67,8 +91,7 @@ class Layers:
     cpu_only_share: float = 0.1
 
     def __post_init__(self) -> None:
-        if min(self.layers, self.width, self.most_before) < 1 or self.mean_s <= 0 or self.gpu_speedup <= 0:
-            raise WorkloadError(f"invalid graph: {self.layers} layers of {self.width} tasks")
+        check_ranges("layers", self, _LAYERS)
 
 
 def layered_graph(family: Layers, seed: int) -> TaskGraph:

@@ -44,11 +44,14 @@ class BlockSettings(Strict, frozen=True):
             raise LearningError(f"first is {self.first} and requests is {self.requests}: less than 0", at="first")
 
 
-def block_input(path: Path, settings: BlockSettings | None = None) -> PoolInput:
-    """Return a block trace as an input; raise WorkloadError with file and line, LearningError for a missing part."""
+def block_input(path: Path, settings: BlockSettings | None = None, skipped: Counter[str] | None = None) -> PoolInput:
+    """Return a block trace as an input; raise WorkloadError with file and line, LearningError for a missing part.
+
+    Entries that are not read as requests are counted in `skipped` by reason.
+    """
     settings = settings or BlockSettings()
     end = settings.first + settings.requests if settings.requests else None
-    requests = list(islice(block_requests(path), settings.first, end))
+    requests = list(islice(block_requests(path, skipped), settings.first, end))
     if not requests:
         raise LearningError(f"{path}: no request from number {settings.first} on")
     return PoolInput(path.name, settings.system.made(), workload_of(requests, settings))

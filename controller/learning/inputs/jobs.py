@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from itertools import islice
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -40,12 +40,15 @@ class JobSettings(Strict, frozen=True):
             )
 
 
-def read_jobs(path: Path, settings: JobSettings | None = None) -> Jobs:
-    """Return a log's jobs; raise WorkloadError with file and line, LearningError for a job too big or out of order."""
+def read_jobs(path: Path, settings: JobSettings | None = None, skipped: Counter[str] | None = None) -> Jobs:
+    """Return a log's jobs by submission; raise WorkloadError with file and line, LearningError for a job too big.
+
+    Lines that are not read as jobs are counted in `skipped` by reason.
+    """
     settings = settings or JobSettings()
     rng = random.Random(f"jobs/{settings.seed}")
     end = settings.first + settings.jobs if settings.jobs else None
-    tasks = list(islice(swf_jobs(path), settings.first, end))
+    tasks = swf_jobs(path, skipped)[settings.first : end]
     if not tasks:
         raise LearningError(f"{path}: no job from number {settings.first} on")
     # Logs have whole seconds, so that 0 s is a short run.
@@ -57,9 +60,12 @@ def read_jobs(path: Path, settings: JobSettings | None = None) -> Jobs:
         for task, run_ns in zip(tasks, runs_ns, strict=True)
     ]
     if tasks[-1].arrival_ns + sum(estimates_ns) > MOST_TIME_NS or max(task.arrival_ns for task in tasks) > MOST_TIME_NS:
-        raise LearningError(f"{path}: jobs are submitted or run later than {MOST_TIME_NS} ns, one after another")
+        raise LearningError(
+            f"{path}: jobs are submitted or run later than {MOST_TIME_NS} ns, one after another:"
+            " select a part (swf.first, swf.jobs)"
+        )
     if (most := max(task.instances for task in tasks)) > settings.processors:
-        raise LearningError(f"{path}: a job needs {most} processors, more than {settings.processors}")
+        raise LearningError(f"{path}: a job needs {most} processors, more than {settings.processors} (swf.processors)")
     submitted_ns = np.array([task.arrival_ns for task in tasks], np.int64)
     return Jobs(
         path.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -93,8 +94,10 @@ def checkpoint_for(given: Given[Any], path: Path, loaded: Checkpoint | None = No
     return check_for(loaded, path, given.kind, given.environment.start(0))
 
 
-def read_given(text: str, settings: LearningSettings, seed: int) -> Given[Any]:
+def read_given(text: str, settings: LearningSettings, seed: int, skipped: Counter[str] | None = None) -> Given[Any]:
     """Return the input that `text` names, drawn by the seed if it is synthetic.
+
+    What its file has and the input does not is counted in `skipped` by reason.
 
     Raises LearningError for an unknown kind, WorkloadError with file and line for a malformed file.
     """
@@ -105,11 +108,11 @@ def read_given(text: str, settings: LearningSettings, seed: int) -> Given[Any]:
         raise LearningError(f"input {text!r}: its kind must be one of {', '.join(KINDS)}")
     match kind:
         case "blocks":
-            return given_of_pool(block_input(Path(file), settings.blocks), settings)
+            return given_of_pool(block_input(Path(file), settings.blocks, skipped), settings)
         case "spotri":
             return given_of_pool(graph_input(Path(file), settings.spotri), settings)
         case _:
-            return _of_jobs(Ordering(read_jobs(Path(file), settings.swf), settings.ordering))
+            return _of_jobs(Ordering(read_jobs(Path(file), settings.swf, skipped), settings.ordering))
 
 
 def given_of_pool(made: PoolInput, settings: LearningSettings) -> Given[PoolView]:

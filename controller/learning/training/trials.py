@@ -175,11 +175,15 @@ class Run(Generic[View]):
             self._take(environment.step(action), action, asked=bool(asked & _ASKED_ALL), near=near)
 
 
-def evaluate(given: Given[View], chooser: Chooser[View], seed: int) -> Figures:
-    """Return the figures of an input decided on by `chooser`."""
+def evaluate(
+    given: Given[View], chooser: Chooser[View], seed: int, watch: Callable[[int], None] | None = None
+) -> Figures:
+    """Return the figures of an input decided on by `chooser`; `watch` gets the number of decisions after each."""
     tally = Tally()
     for step in _played(given.environment, chooser, seed):
         tally.add(step)
+        if watch is not None:
+            watch(len(tally.rewards))
     return given.settle(tally)
 
 

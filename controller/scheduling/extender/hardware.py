@@ -1,26 +1,33 @@
 """Hardware of Kubernetes' nodes and pods: a node's capacity and a pod's request.
 
 Units counted by a device plugin are devices; the model of each is the resource's name, so a request for nvidia.com/gpu
-never gets a slice of nvidia.com/mig-1g.5gb. The kubelet decides which device of a node a pod gets.
+never gets a slice of nvidia.com/mig-1g.5gb. The kubelet decides which device of a node a pod gets. HAMi's shares of
+devices (nvidia.com/gpumem) are no devices: HAMi's own scheduler admits them.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from controller.cluster.hardware import Device, DeviceRequest, Node, Request
 from controller.common.errors import SchedulerError
+from controller.common.quantities import milli, whole
 from controller.scheduling.extender import objects
 from controller.scheduling.extender.objects import Quantities
-from controller.scheduling.extender.quantities import milli, whole
 from controller.scheduling.extender.settings import DEVICES, DeviceResource
 from dataplane.topology.values import DeviceKind, MediumKind, MemoryMedium
 
 _MOST_DEVICES: Final = 4096
 _MOST: Final = 1 << 50
 """Maximum request of one pod, in thousandths or bytes: sums over all pods of a node do not overflow."""
+
+_SHARE: Final = re.compile(
+    r"(?P<device>.+/gpu)(?:mem|mem-percentage|cores)|(?P<npu>huawei\.com/Ascend\w+)-(?:memory|core)", re.ASCII
+)
+"""HAMi's shares of the device whose resource the name begins with."""
 
 KindOf = Callable[[str], DeviceKind | None]
 """Returns the device kind of a resource, None if it is not a device."""
@@ -34,10 +41,17 @@ def kinds_of(own: Sequence[DeviceResource]) -> KindOf:
         if name not in kinds:
             if len(kinds) >= _MOST_DEVICES:
                 kinds.clear()
-            kinds[name] = next((resource.kind for resource in table if resource.is_of(name)), None)
+            candidates = table if _device_of(name) is None else own
+            kinds[name] = next((resource.kind for resource in candidates if resource.is_of(name)), None)
         return kinds[name]
 
     return kind_of
+
+
+def _device_of(name: str) -> str | None:
+    """Return the resource of the device of which a resource is a share, None if it is not a share."""
+    match = _SHARE.fullmatch(name)
+    return None if match is None else match["device"] or match["npu"]
 
 
 def node_of(node: objects.Node, kind_of: KindOf) -> Node:
@@ -48,7 +62,7 @@ def node_of(node: objects.Node, kind_of: KindOf) -> Node:
             resource: whole(allocatable[resource]) for resource in sorted(allocatable) if kind_of(resource) is not None
         }
         cpu_milli, memory_bytes = milli(allocatable.get("cpu", 0)), whole(allocatable.get("memory", 0))
-    except SchedulerError as error:
+    except ValueError as error:
         raise SchedulerError(f"node {name}: allocatable: {error}") from None
     if sum(counts.values()) > _MOST_DEVICES:
         raise SchedulerError(f"node {name}: {sum(counts.values())} devices; at most {_MOST_DEVICES} are supported")
@@ -100,13 +114,20 @@ def _summed(all_wanted: Iterable[Quantities], kind_of: KindOf) -> Counter[str]:
 
 
 def _counted(wanted: Mapping[str, str | int | float], kind_of: KindOf) -> Counter[str]:
-    counts = Counter[str]()
+    counts, shared = Counter[str](), set[str]()
     for name, quantity in wanted.items():
-        if name in {"cpu", "memory"} or kind_of(name) is not None:
+        kind, device = kind_of(name), _device_of(name)
+        if name in {"cpu", "memory"} or kind is not None or device is not None:
             try:
-                counts[name] = milli(quantity) if name == "cpu" else whole(quantity)
-            except SchedulerError as error:
+                count = milli(quantity) if name == "cpu" else whole(quantity)
+            except ValueError as error:
                 raise SchedulerError(f"{name}: {error}") from None
+            if kind is not None or device is None:
+                counts[name] = count
+            elif count and kind_of(device) is not None:
+                shared.add(device)
+    # HAMi's webhook gives one device to a container that asks for a share alone.
+    counts.update(dict.fromkeys(shared - counts.keys(), 1))
     return counts
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,8 +16,7 @@ import msgspec
 from collectors.values import Snapshot
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, nodes_of
-from controller.cluster.workloads.errors import WorkloadError
-from controller.cluster.workloads.families import Batch, Layers, batch, layered_graph
+from controller.cluster.workloads.families import Batch, Layers, batch, check_ranges, layered_graph
 from controller.cluster.workloads.files import openb_nodes, openb_pods, spotri_graph, swf_jobs
 from controller.common.errors import SchedulerError
 from controller.scheduling.pods import PodProfile, PodProfileSettings
@@ -25,6 +26,7 @@ from controller.scheduling.simulation.queue import Order
 from controller.scheduling.simulation.settings import SimulationSettings
 from controller.scheduling.simulation.simulator import simulate
 from controller.scheduling.simulation.summary import Summary, summary_of
+from controller.scheduling.simulation.tracing import Tracer
 from controller.scheduling.simulation.workload import GraphArrival, Workload
 from dataplane.clock import NS_PER_S
 from dataplane.topology.file import load_topology
@@ -48,6 +50,21 @@ class SimulateOptions:
     trace: Path | None
 
 
+class Progress:
+    """Says at most every `every_s` seconds how many units have finished."""
+
+    def __init__(self, say: Callable[[str], None], every_s: float = 10.0) -> None:
+        self._say, self._every_s = say, every_s
+        self._said_s = time.monotonic()
+
+    def __call__(self, trace: Tracer) -> None:
+        """Look at the events so far."""
+        now_s = time.monotonic()
+        if now_s - self._said_s >= self._every_s:
+            self._said_s = now_s
+            self._say(f"{trace.ended} of {trace.count} tasks have finished")
+
+
 @dataclass(frozen=True, slots=True)
 class _Graphs:
     """Number and spacing of layered graphs."""
@@ -56,8 +73,11 @@ class _Graphs:
     apart_s: float = 1.0
 
 
-def run(options: SimulateOptions) -> Summary:
-    """Replay, write the trace if requested, and return the summary; raise MillraceError for invalid arguments."""
+def run(options: SimulateOptions, say: Callable[[str], None]) -> Summary:
+    """Replay, write the trace if requested, and return the summary; raise MillraceError for invalid arguments.
+
+    A long replay tells `say` now and then how far it is.
+    """
     if options.trace is not None:
         check_name(options.trace)
     settings = SimulationSettings(
@@ -67,12 +87,11 @@ def run(options: SimulateOptions) -> Summary:
     )
     profile = _profile(options)
     cluster, costs = cluster_of(options.topology, options.nodes)
-    trace = simulate(
-        cluster, workload_of(options.workloads, options.edge_bytes, options.seed), profile, settings, costs
-    )
+    workload = workload_of(options.workloads, options.edge_bytes, options.seed)
+    trace = simulate(cluster, workload, profile, settings, costs, watch=Progress(say))
     if options.trace is not None:
         write_trace(trace, options.trace)
-    return summary_of(trace)
+    return summary_of(trace, workload.skipped)
 
 
 def cluster_of(topology: str | None, nodes: Path | None) -> tuple[Cluster, CostMap | None]:
@@ -95,6 +114,7 @@ def workload_of(texts: tuple[str, ...], default_edge_bytes: int, seed: int) -> W
         tuple(task for part in parts for task in part.tasks),
         tuple(graph for part in parts for graph in part.graphs),
         default_edge_bytes=default_edge_bytes,
+        skipped=sum((Counter(part.skipped) for part in parts), Counter()),
     )
 
 
@@ -105,6 +125,11 @@ def _workload(text: str, seed: int) -> Workload:
     return _KINDS[kind](rest, seed)
 
 
+def _swf(file: str, _: int) -> Workload:
+    skipped: Counter[str] = Counter()
+    return Workload(swf_jobs(Path(file), skipped), skipped=skipped)
+
+
 def _batch(text: str, seed: int) -> Workload:
     return Workload(batch(_converted("batch", Batch, _pairs("batch", text)), seed))
 
@@ -113,8 +138,7 @@ def _layers(text: str, seed: int) -> Workload:
     pairs = _pairs("layers", text)
     own: dict[str, str] = {name: pairs.pop(name) for name in ("graphs", "apart_s") if name in pairs}
     graphs, family = _converted("layers", _Graphs, own), _converted("layers", Layers, pairs)
-    if graphs.graphs < 1 or graphs.apart_s < 0:
-        raise WorkloadError(f"invalid: {graphs.graphs} graphs {graphs.apart_s:g} s apart")
+    check_ranges("layers", graphs, {"graphs": (1, 10**6), "apart_s": (0, 1e9)})
     first = seed * graphs.graphs
     return Workload(
         graphs=tuple(
@@ -125,7 +149,7 @@ def _layers(text: str, seed: int) -> Workload:
 
 
 _KINDS: Final[Mapping[str, Callable[[str, int], Workload]]] = {
-    "swf": lambda file, _: Workload(tuple(swf_jobs(Path(file)))),
+    "swf": _swf,
     "openb": lambda file, _: Workload(tuple(openb_pods(Path(file)))),
     "spotri": lambda file, _: Workload(graphs=(GraphArrival(spotri_graph(Path(file))),)),
     "batch": _batch,

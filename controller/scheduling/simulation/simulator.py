@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, Shares
@@ -19,8 +21,11 @@ from controller.scheduling.simulation.settings import SimulationSettings
 from controller.scheduling.simulation.trace import Trace
 from controller.scheduling.simulation.tracing import Tracer
 from controller.scheduling.simulation.workload import Unit, Variant, Workload, units_of
-from dataplane.clock import VirtualClock
+from dataplane.clock import NS_PER_S, VirtualClock
 from dataplane.events import EventQueue
+
+LAST_NS: Final = 1 << 62
+"""Latest time of an event, so that differences of times fit int64."""
 
 Placed = tuple[Variant, list[PodChoice], list[Shares]]
 
@@ -33,13 +38,15 @@ def simulate(
     costs: CostMap | None = None,
     *,
     until_ns: int | None = None,
+    watch: Callable[[Tracer], None] | None = None,
 ) -> Trace:
     """Replay a workload on a cluster, part of which may be held permanently, and return the trace.
 
-    Without `costs` transfers take no time. Equal arguments give equal traces. Raise SchedulerError for a workload, node
+    Without `costs` transfers take no time. Equal arguments give equal traces. `watch` sees the events
+    so far after each moment at which something happened. Raise SchedulerError for a workload, node
     or policy that does not match the rest.
     """
-    return Simulator(cluster, workload, profile, settings or SimulationSettings(), costs).run(until_ns)
+    return Simulator(cluster, workload, profile, settings or SimulationSettings(), costs).run(until_ns, watch)
 
 
 class Simulator:
@@ -75,13 +82,17 @@ class Simulator:
         self._running: dict[int, tuple[list[PodChoice], list[Shares]]] = {}
         self._inputs: dict[int, int] = {}
 
-    def run(self, until_ns: int | None = None) -> Trace:
+    def run(self, until_ns: int | None = None, watch: Callable[[Tracer], None] | None = None) -> Trace:
         """Process all events, up to and including `until_ns` if given; return the trace."""
         for unit in self._units:
             if not unit.waits:
                 self.events.at(unit.arrival_ns, self._ready, unit)
         while (next_ns := self.events.next_ns()) is not None and (until_ns is None or next_ns <= until_ns):
+            if next_ns > LAST_NS:
+                raise SchedulerError(f"the workload runs for more than {LAST_NS // NS_PER_S} s, the longest there is")
             self.events.run_until(next_ns)
+            if watch is not None:
+                watch(self._trace)
         self._trace.note_waiting(self._queue, self._profile, self._snapshot)
         return self._trace.finished(self.events.clock.time_ns, self.network)
 
@@ -170,6 +181,7 @@ class Simulator:
     def _finish(self, unit: Unit) -> None:
         now_ns = self.events.clock.time_ns
         self._trace.finished_ns[unit.number] = now_ns
+        self._trace.ended += 1
         choices, shares = self._running.pop(unit.number)
         self._groups.pop(unit.name, None)
         for choice, member_shares in zip(choices, shares, strict=True):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,11 +44,11 @@ class Summary:
     `waiting` is from submission to start, `queued` from the moment when all of a task's dependencies are done,
     `transfer` from start until its inputs have arrived, `response` from submission to end. `utilisation` is the share
     of each resource that was held from the first submission to the last end, over all nodes; `busiest_link` carried
-    `busiest_link_load` of its capacity.
+    `busiest_link_load` of its capacity. `left_out` counts what could not be replayed by reason.
     """
 
     states: dict[str, int]
-    left_out: int
+    left_out: Counter[str]
     makespan_ns: int
     waiting: Times
     queued: Times
@@ -59,8 +60,8 @@ class Summary:
     busiest_link_load: float
 
 
-def summary_of(trace: Trace) -> Summary:
-    """Return the summary of a trace."""
+def summary_of(trace: Trace, skipped: Mapping[str, int] | None = None) -> Summary:
+    """Return the summary of a trace, and of what its files had and could not be replayed."""
     started, ended = trace.started_ns != NOT_YET, trace.finished_ns != NOT_YET
     arrived = trace.transferred_ns != NOT_YET
     states = {str(state): 0 for state in State}
@@ -73,7 +74,7 @@ def summary_of(trace: Trace) -> Summary:
     used = utilisation(trace, [begin_ns, begin_ns + span_ns])
     return Summary(
         states=states,
-        left_out=len(trace.left_out),
+        left_out=Counter(reason for _, reason in trace.left_out) + Counter(skipped),
         makespan_ns=end_ns - begin_ns,
         waiting=Times.of((trace.started_ns - trace.submitted_ns)[started]),
         queued=Times.of((trace.started_ns - trace.ready_ns)[started]),

@@ -32,6 +32,7 @@ class Tracer:
         self.started_ns = [NOT_YET] * count
         self.first_node = [NOT_YET] * count
         self.is_refused = [False] * count
+        self.count, self.ended = count, 0
         self._nodes: list[tuple[str, ...]] = [()] * count
         self._variants: list[Variant | None] = [None] * count
         self._choices: list[tuple[int, int, int] | None] = [None] * count

@@ -25,7 +25,8 @@ class GraphArrival:
 class Workload:
     """Work to replay. `inputs` are what tasks (by name) read from hosts before they run; names are unique.
 
-    An edge without a size counts as `default_edge_bytes`.
+    An edge without a size counts as `default_edge_bytes`. `skipped` counts the entries of files that were not read as
+    work, by reason.
     """
 
     tasks: tuple[Task, ...] = ()
@@ -34,6 +35,7 @@ class Workload:
     groups: tuple[PodGroup, ...] = ()
     inputs: Mapping[str, tuple[Peer, ...]] = field(default_factory=dict)
     default_edge_bytes: int = 0
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -112,7 +113,7 @@ def simulate(  # noqa: PLR0917 - a command line's options
     wanted = command.SimulateOptions(
         tuple(workload), topology, nodes, profiles, profile, order, spreading, edge_bytes, seed, trace
     )
-    show(("what", "value", "unit"), _summary_rows(command.run(wanted)), form)
+    show(("what", "value", "unit"), _summary_rows(command.run(wanted, partial(typer.echo, err=True))), form)
 
 
 def _decision_about(client: object, pod: str, name: str | None) -> Decision | None:
@@ -145,7 +146,9 @@ def _node_rows(decision: Decision) -> list[tuple[object, ...]]:
 
 def _summary_rows(summary: Summary) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = [(state, count, "tasks") for state, count in summary.states.items()]
-    rows += [("left out", summary.left_out, "tasks"), ("makespan", summary.makespan_ns / NS_PER_S, "s")]
+    rows.append(("left out", summary.left_out.total(), "tasks"))
+    rows += [(f"left out: {reason}", count, "tasks") for reason, count in sorted(summary.left_out.items())]
+    rows += [("makespan", summary.makespan_ns / NS_PER_S, "s")]
     for name in ("waiting", "queued", "transfer", "response"):
         rows += _time_rows(name, getattr(summary, name))
     rows += [(f"{name} held", 100 * share, "%") for name, share in summary.utilisation.items()]

@@ -16,6 +16,8 @@ from controller.apps.cli.learning.options import (
     SettingsOption,
     cells_of,
     columns_of,
+    input_of,
+    progress_of,
     settings_of,
     unit_of,
 )
@@ -44,15 +46,15 @@ def compare(  # noqa: PLR0917 - a command line's options
 
     Each seed draws a new synthetic input and data placement; `least` and `most` are of the seeds' mean responses.
     """
-    from controller.learning.training.given import checkpoint_for, read_given  # noqa: PLC0415
+    from controller.learning.training.given import checkpoint_for  # noqa: PLC0415
 
     check_outputs(picture)
     wanted = settings_of(settings)
     loaded: dict[str, Checkpoint] = {}
     by_rule: dict[str, list[Figures]] = {}
-    given = read_given(workload, wanted, seed)
+    given = input_of(workload, wanted, seed)
     for current in range(seed, seed + seeds):
-        given = given if current == seed else read_given(workload, wanted, current)
+        given = given if current == seed else input_of(workload, wanted, current, quiet=True)
         if current == seed:
             loaded = {str(path): checkpoint_for(given, path) for path in checkpoint or ()}
         for decider, figures in _figures_of_seed(given, loaded, current, fallback).items():
@@ -77,10 +79,10 @@ def compare(  # noqa: PLR0917 - a command line's options
 def _figures_of_seed(given: Given[Any], loaded: dict[str, Checkpoint], seed: int, fallback: str) -> dict[str, Figures]:
     from controller.learning.training.trials import best_rule, evaluate, greedy  # noqa: PLC0415
 
-    results = {name: evaluate(given, rule, seed) for name, rule in given.rules(seed).items()}
+    results = {name: evaluate(given, rule, seed, progress_of(name)) for name, rule in given.rules(seed).items()}
     rule = best_rule(given, seed, fallback, results) if loaded else ""
     for name, checkpoint in loaded.items():
-        results[name] = evaluate(given, greedy(given, checkpoint, given.rules(seed)[rule]), seed)
+        results[name] = evaluate(given, greedy(given, checkpoint, given.rules(seed)[rule]), seed, progress_of(name))
     return results
 
 

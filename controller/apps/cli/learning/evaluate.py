@@ -16,6 +16,8 @@ from controller.apps.cli.learning.options import (
     SettingsOption,
     cells_of,
     columns_of,
+    input_of,
+    progress_of,
     settings_of,
 )
 from controller.apps.cli.output import Cells, Format, FormatOption, show
@@ -39,19 +41,19 @@ def evaluate(  # noqa: PLR0917 - a command line's options
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Evaluate a checkpoint on an input in virtual time, without learning or exploration."""
-    from controller.learning.training.given import checkpoint_for, read_given  # noqa: PLC0415
+    from controller.learning.training.given import checkpoint_for  # noqa: PLC0415
     from controller.learning.training.trials import Timed, attention_of, best_rule, check_attention, greedy  # noqa: PLC0415
     from controller.learning.training.trials import evaluate as evaluated  # noqa: PLC0415
 
     check_outputs(attention)
-    given = read_given(workload, settings_of(settings), seed)
+    given = input_of(workload, settings_of(settings), seed)
     loaded = checkpoint_for(given, checkpoint)
     if attention is not None:
         check_attention(loaded)
     rule = best_rule(given, seed, fallback)
     agent = greedy(given, loaded, given.rules(seed)[rule])
     timed = Timed(agent, time.perf_counter_ns)
-    figures = evaluated(given, timed, seed)
+    figures = evaluated(given, timed, seed, progress_of(str(checkpoint)))
     rows: list[Cells] = [
         ("input", given.name),
         ("made for", str(loaded.made_for)),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -30,6 +33,31 @@ def settings_of(path: Path | None) -> LearningSettings:
     from controller.learning.training.given import LearningSettings, load_settings  # noqa: PLC0415
 
     return LearningSettings() if path is None else load_settings(path)
+
+
+def input_of(text: str, settings: LearningSettings, seed: int, *, quiet: bool = False) -> Given[Any]:
+    """Return the named input; print what of its file is left out, and why, unless `quiet`."""
+    from controller.learning.training.given import read_given  # noqa: PLC0415
+
+    skipped: Counter[str] = Counter()
+    given = read_given(text, settings, seed, skipped)
+    if not quiet:
+        for reason, count in sorted(skipped.items()):
+            typer.echo(f"{given.name}: left out {count}: {reason}", err=True)
+    return given
+
+
+def progress_of(name: str, every_s: float = 10.0) -> Callable[[int], None]:
+    """Return a function of the number of decisions that prints it at most every `every_s` seconds."""
+    said_s = time.monotonic()
+
+    def watch(decisions: int) -> None:
+        nonlocal said_s
+        if time.monotonic() - said_s >= every_s:
+            said_s = time.monotonic()
+            typer.echo(f"{name}: {decisions} decisions", err=True)
+
+    return watch
 
 
 def unit_of(given: Given[Any]) -> tuple[str, float]:

@@ -22,6 +22,7 @@ from controller.apps.cli.learning.options import (
     InputArgument,
     PictureOption,
     SettingsOption,
+    input_of,
     settings_of,
     unit_of,
 )
@@ -143,7 +144,6 @@ def train(  # noqa: PLR0917 - a command line's options
     """
     from controller.learning.agent.agents import agent_of  # noqa: PLC0415
     from controller.learning.agent.records import load_checkpoint  # noqa: PLC0415
-    from controller.learning.training.given import read_given  # noqa: PLC0415
     from controller.learning.training.keeping import Best  # noqa: PLC0415
     from controller.learning.training.trials import Run, best_rule  # noqa: PLC0415
 
@@ -153,7 +153,7 @@ def train(  # noqa: PLR0917 - a command line's options
     last = None if before is None else before.run
     if seed is None:
         seed = loaded.agent.seed if last is None else last.seed
-    given = read_given(workload, loaded, seed)
+    given = input_of(workload, loaded, seed)
     start = _start(given, loaded, seed, resume, before)
     if last is not None and (last.input, last.seed) != (given.name, seed):
         last = None

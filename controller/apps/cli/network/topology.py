@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.common import working
+from controller.apps.cli.common import check_outputs, working
 from controller.apps.cli.output import Cells, Format, FormatOption
 from controller.apps.cli.output import show as show_rows
 
@@ -41,6 +42,31 @@ def check(spec: Spec, form: FormatOption = Format.TABLE) -> None:
         typer.echo("{}: {} switches, {} hosts, {} links".format(loaded.name, *counts))
     else:
         show_rows(("name", "switches", "hosts", "links"), [(loaded.name, *counts)], form)
+
+
+@topology.command("import")
+def import_file(
+    file: Annotated[Path, typer.Argument(help="GraphML (.graphml), DOT (.dot, .gv) or networkx's node-link JSON.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; default: standard output.")
+    ] = None,
+    rate: Annotated[str, typer.Option(help="Rate of links that state none.")] = "10 Gbit/s",
+    delay: Annotated[str, typer.Option(help="Delay of links that state none and lack places.")] = "1 ms",
+) -> None:
+    """Convert another program's topology to ours, and list each assumption."""
+    from dataplane.topology.file import dumps  # noqa: PLC0415
+    from dataplane.topology.importing import Defaults, import_topology  # noqa: PLC0415
+
+    check_outputs(None, output)
+    imported = import_topology(file, Defaults(rate, delay))
+    for line in imported.assumptions:
+        typer.echo(f"assumed {line}", err=True)
+    text = dumps(imported.topology)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+        typer.echo(f"wrote {output}", err=True)
 
 
 @topology.command()

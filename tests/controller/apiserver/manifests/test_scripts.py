@@ -136,7 +136,22 @@ def test_pod_states_its_operators() -> None:
                                     "thousandths such as '500m'")),
         ("cpu: 500m", "cpu: 0.0005", "s.yaml:7: pod.cpu: 0.0005 is not a whole number of thousandths"),
         ("cpu: 500m", "cpu: true", "s.yaml:7: pod.cpu: True is not cores"),
-        ("64MiB", "64M", "s.yaml:8: pod.memory: '64M' is not a size such as '40 GiB' (units: B, KiB, MiB, GiB, TiB)"),
+        ("64MiB", "64 MB", "s.yaml:8: pod.memory: '64 MB' is not a size such as '40 GiB' (units: B, KiB"),
+        ("64MiB", "100m", "s.yaml:8: pod.memory: '100m' is not a size such as '40 GiB'"),
+        ("64MiB", "true", "s.yaml:8: pod.memory: True is not a size"),
+        ("64MiB", "0", "s.yaml:8: pod.memory: size '0' is not between 1 B and 1048576 TiB"),
+        ("64MiB", "-1Gi", "s.yaml:8: pod.memory: '-1Gi' is not a size"),
+        ("64MiB", f"1{'0' * 30}", "s.yaml:8: pod.memory: size '1000000000000000000000000000000' is not between"),
+        ("busybox", '""', "s.yaml:4: pod.image: is empty"),
+        ("busybox", "Nginx:latest", "s.yaml:4: pod.image: image Nginx:latest: is not an image name"),
+        ("busybox", "a@sha256:12ab", "s.yaml:4: pod.image: image a@sha256:12ab: 'sha256:12ab' is not a digest"),
+        ("busybox", "sha256:12ab", "s.yaml:4: pod.image: image sha256:12ab: is not a digest"),
+        ("image: busybox", 'bundle: "/a\\0"', "s.yaml:4: pod.bundle: has a NUL, which no program can receive"),
+        ('"3600"', '"a\\0b"', "s.yaml:5: pod.command: has a NUL, which no program can receive"),
+        ("[sleep,", '["",', "s.yaml:5: pod.command: begins with an empty word"),
+        ("{A: b}", '{A: "b\\0"}', "s.yaml:6: pod.environment: 'A' has a NUL, which no program can receive"),
+        ("{A: b}", '{"A=B": b}', "s.yaml:6: pod.environment: 'A=B' is not the name of a variable"),
+        ("image: x, work", "image: X, work", "s.yaml:32: group.template.containers[0].image: image X: is not"),
         ('"3600"', "3600", "s.yaml:5: pod.command[1]: expected `str`, got `int`: write it in quotes"),
         ("{A: b}", "{A: 5}", "s.yaml:6: pod.environment[...]: expected `str`, got `int`: write it in quotes"),
         ("gpu, share", "gpuu, share", "s.yaml:10: pod.devices[0].kind: 'gpuu' is not one of cpu, gpu, tpu,"),
@@ -174,6 +189,26 @@ def test_a_mistake_is_a_line_with_its_place(before: str, after: str, message: st
         read_text(SCRIPT.replace(before, after, 1), "s.yaml")
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"),
+    [
+        ("1Gi", 1 << 30),
+        ("123Mi", 123 << 20),
+        ("1.5Gi", 3 << 29),
+        ("500M", 500_000_000),
+        ("64 MiB", 64 << 20),
+        ("1000000", 1_000_000),
+        ("1e9", 10**9),
+        ("1.5e+9", 1_500_000_000),
+        ('"2048"', 2048),
+    ],
+)
+def test_sizes_may_be_quantities_of_kubernetes(text: str, nbytes: int) -> None:
+    (scripted,) = read_text(SCRIPT.split("---", maxsplit=1)[0].replace("64MiB", text), "s.yaml")
+    assert isinstance(scripted.resource, Pod)
+    assert scripted.resource.spec.request.memory_bytes == nbytes
 
 
 def test_texts_that_are_no_scripts_are_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from controller.apps.cli.app import app
+from controller.apps.cli.learning.options import progress_of
 from controller.learning.agent.agents import new_checkpoint
 from controller.learning.agent.records import save_checkpoint
 from controller.learning.agent.settings import AgentSettings, Form, NetworkSettings
@@ -105,3 +106,11 @@ def test_attention_is_drawn_or_refused_for_networks_without_it(settings: str, tm
     assert text.count("<!-- times an even share -->") == 1
     with pytest.raises(MillraceError, match="a network flat has no attention between tokens"):
         run("evaluate", str(tmp_path / "flat"), *options)
+
+
+def test_progress_is_said_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+    always, never = progress_of("easy", 0.0), progress_of("easy", 1e6)
+    for decisions in (1, 2):
+        always(decisions)
+        never(decisions)
+    assert capsys.readouterr().err == "easy: 1 decisions\neasy: 2 decisions\n"

@@ -112,6 +112,25 @@ def test_a_client_finds_its_way_from_the_directory() -> None:
     run(scenario)
 
 
+def test_head_is_answered_as_get_without_the_body() -> None:
+    async def scenario(folder: Path) -> None:
+        async with collecting(folder), serving(folder) as client:
+            await until_it_knows(client)
+            for path in ("/directory", "/networkmap/hosts", "/costmap/hosts/delay-ow-num"):
+                full, head = await client.get(path), await client.head(path)
+                assert (head.status_code, head.content) == (200, b"")
+                names = ("content-type", "content-length", "etag", "cache-control")
+                assert [head.headers.get(name) for name in names] == [full.headers.get(name) for name in names], path
+                if tag := full.headers.get("etag"):
+                    assert (await client.head(path, headers={"if-none-match": tag})).status_code == 304
+            assert (await client.head("/nothing")).status_code == 404
+            assert (await client.head("/costmap/hosts/nothing")).status_code == (
+                await client.get("/costmap/hosts/nothing")
+            ).status_code
+
+    run(scenario)
+
+
 def test_loopback_uris_are_absolute_and_the_source_is_optional() -> None:
     async def scenario(folder: Path) -> None:
         async with collecting(folder), serving(folder, listen="127.0.0.1:0") as client:

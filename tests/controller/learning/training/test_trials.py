@@ -224,6 +224,12 @@ def test_wrong_settings_name_file_line_and_key(tmp_path: Path, text: str, why: s
         load_settings(path)
 
 
+def test_progress_counts_decisions(given: Given[Any]) -> None:
+    seen: list[int] = []
+    figures = evaluate(given, given.rules(1)["random"], 1, seen.append)
+    assert seen == list(range(1, figures.decisions + 1))
+
+
 def test_decisions_are_timed_by_the_clock_that_is_given(given: Given[Any]) -> None:
     ticks = iter(range(0, 10**6, 5))
     timed = Timed(given.rules(1)["round-robin"], lambda: next(ticks))

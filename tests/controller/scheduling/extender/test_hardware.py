@@ -56,6 +56,10 @@ def test_hardware_of_a_node() -> None:
         ("habana.ai/gaudi", DeviceKind.NPU),
         ("huawei.com/Ascend910", DeviceKind.NPU),
         ("xilinx.com/fpga-xilinx_u250_gen3x16_xdma_shell_3_1-0", DeviceKind.FPGA),
+        ("nvidia.com/gpumem", None),
+        ("nvidia.com/gpumem-percentage", None),
+        ("nvidia.com/gpucores", None),
+        ("huawei.com/Ascend910B-memory", None),
         ("example.com/dpu", None),
         ("ephemeral-storage", None),
         ("hugepages-2Mi", None),
@@ -84,6 +88,27 @@ def test_a_slice_is_no_whole_device() -> None:
     assert cluster.fits("n", request_of(pod(a_pod("p", nvidia_com__mig_1g="2")), KIND_OF)) is None
     refusal = cluster.fits("n", request_of(pod(a_pod("p", nvidia_com__gpu="1")), KIND_OF))
     assert "nvidia.com/gpu" in str(refusal)
+
+
+def test_a_share_of_a_device_is_no_device() -> None:
+    """HAMi's example: the node counts the slots of its GPUs, the pod asks for one with 3,000 MiB and 30 % of cores."""
+    has = node_of(node(a_node("n", nvidia_com__gpu="10")), KIND_OF)
+    share = {"nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"}
+    for limits in ({"nvidia.com/gpu": "1", **share}, share):
+        model = a_pod("p")
+        model.spec.containers[0].resources = k8s.V1ResourceRequirements(limits=limits)
+        request = request_of(pod(model), KIND_OF)
+        assert request.devices == (DeviceRequest(DeviceKind.GPU, 1, models=frozenset({"nvidia.com/gpu"})),)
+        assert Cluster.of((has,)).fits("n", request) is None
+    model.spec.containers[0].resources = k8s.V1ResourceRequirements(limits={"nvidia.com/gpumem": "much"})
+    with pytest.raises(SchedulerError, match=r"nvidia\.com/gpumem: 'much' is not a quantity"):
+        request_of(pod(model), KIND_OF)
+
+
+def test_settings_can_make_a_share_a_device() -> None:
+    kind_of = kinds_of((DeviceResource(resource="nvidia.com/gpumem", kind=DeviceKind.XPU),))
+    assert kind_of("nvidia.com/gpumem") is DeviceKind.XPU
+    assert request_of(pod(a_pod("p", nvidia_com__gpumem="3")), kind_of).devices[0].count == 3
 
 
 def test_containers_are_added_up() -> None:

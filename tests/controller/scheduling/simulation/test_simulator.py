@@ -17,6 +17,7 @@ from controller.cluster.workloads.values import Edge, Pod, PodGroup, Task, TaskG
 from controller.common.errors import SchedulerError
 from controller.scheduling.framework.profiles import PolicySettings
 from controller.scheduling.pods import Peer, PodProfile, PodProfileSettings
+from controller.scheduling.simulation.command import Progress
 from controller.scheduling.simulation.network import TCP, Spreading
 from controller.scheduling.simulation.queue import Order
 from controller.scheduling.simulation.settings import SimulationSettings
@@ -134,6 +135,15 @@ def test_pods_pending_at_the_end_have_a_reason() -> None:
     one, two = trace.records()
     assert (one.state, two.state) == (State.RUNNING, State.WAITING)
     assert "cpu: 1000 thousandths of cores wanted, 0 free" in two.reason
+
+
+def test_progress_is_said_now_and_then() -> None:
+    work = Workload((task("one"), task("two", arrival_s=5)))
+    always, never = list[str](), list[str]()
+    for said, every_s in ((always, 0.0), (never, 1e6)):
+        simulate(Cluster.of([node("a")]), work, DEFAULT, watch=Progress(said.append, every_s))
+    assert list(dict.fromkeys(always)) == [f"{count} of 2 tasks have finished" for count in range(3)]
+    assert not never
 
 
 def test_utilisation_over_time() -> None:

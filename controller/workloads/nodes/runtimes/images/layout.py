@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from controller.common.image_names import Reference
 from controller.workloads.nodes.runtimes.errors import ImageError
-from controller.workloads.nodes.runtimes.images.reference import Reference
 
 _PIECE_BYTES: Final = 1 << 20
 _MOST_BYTES: Final = 4 << 20

@@ -19,12 +19,13 @@ from uuid import uuid4
 
 import msgspec
 
+from controller.common.image_names import Reference, Transport
 from controller.workloads.nodes.runtimes.base import Image
 from controller.workloads.nodes.runtimes.bundle import Process, process_of
 from controller.workloads.nodes.runtimes.errors import ContainerError, ImageError, RuntimeAwayError, RuntimeTimeoutError
 from controller.workloads.nodes.runtimes.images.layout import Layout, LayoutImage
 from controller.workloads.nodes.runtimes.images.limits import ImageLimits, held_to, taken_by
-from controller.workloads.nodes.runtimes.images.reference import Reference, Transport, parse_reference
+from controller.workloads.nodes.runtimes.images.reference import parse_reference
 from controller.workloads.nodes.runtimes.images.staging import UNFINISHED, ImageFiles, remove_unfinished, work_folder
 from controller.workloads.nodes.runtimes.processes import run_program
 

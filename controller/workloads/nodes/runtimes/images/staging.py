@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
+from controller.common.image_names import Reference
 from controller.workloads.nodes.runtimes.errors import ImageError
 from controller.workloads.nodes.runtimes.images.layout import Layout, LayoutImage
 from controller.workloads.nodes.runtimes.images.limits import ImageLimits
-from controller.workloads.nodes.runtimes.images.reference import Reference
 from controller.workloads.nodes.runtimes.reading.child import ReadRefusedError, ask
 
 UNFINISHED: Final = "unfinished-"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from controller.common.image_names import Reference, Transport
 from controller.workloads.nodes.runtimes.base import Image
 from controller.workloads.nodes.runtimes.errors import (
     ContainerError,
@@ -19,7 +20,7 @@ from controller.workloads.nodes.runtimes.errors import (
     RuntimeTimeoutError,
 )
 from controller.workloads.nodes.runtimes.images.limits import ImageLimits, held_to, taken_on
-from controller.workloads.nodes.runtimes.images.reference import Reference, Transport, parse_reference
+from controller.workloads.nodes.runtimes.images.reference import parse_reference
 from controller.workloads.nodes.runtimes.images.staging import ImageFiles, work_folder
 from controller.workloads.nodes.runtimes.processes import one_line
 

@@ -63,7 +63,14 @@ def test_simulate(racks: str, tmp_path: Path) -> None:
         (("--topology", "R", "-w", "batch:tasks"), "'tasks' is not key=value"),
         (("--topology", "R", "-w", "batch:taks=2"), "workload batch: unknown key 'taks'"),
         (("--topology", "R", "-w", "batch:tasks=two"), "workload batch: Expected `int`"),
-        (("--topology", "R", "-w", "batch:tasks=0"), "invalid batch: 0 tasks"),
+        (("--topology", "R", "-w", "batch:tasks=0"), "invalid batch: tasks must be between 1 and 10000000"),
+        (("--topology", "R", "-w", f"batch:tasks=1{'0' * 30}"), "invalid batch: tasks must be between"),
+        (("--topology", "R", "-w", f"batch:tasks=1{'0' * 400}"), "tasks must be between 1 and 10000000"),
+        (("--topology", "R", "-w", "batch:tasks=9,mean_s=1e300"), "invalid batch: mean_s must be between"),
+        (("--topology", "R", "-w", "batch:tasks=9,rate_hz=nan"), "invalid batch: rate_hz must be between"),
+        (("--topology", "R", "-w", "batch:tasks=9,most_cores=0"), "invalid batch: most_cores must be between"),
+        (("--topology", "R", "-w", "batch:tasks=9,rate_hz=1e-9"), "the workload runs for more than 4611686018 s"),
+        (("--topology", "R", "-w", "layers:graphs=2,apart_s=1e300"), "invalid layers: apart_s must be between"),
         (("--topology", "R", "-w", "swf:/no/file"), "/no/file: No such file"),
         (
             ("--topology", "R", "-w", "batch:tasks=2", "--order", "lifo"),
@@ -79,6 +86,23 @@ def test_simulate_refuses_invalid_input(racks: str, arguments: tuple[str, ...], 
         run("simulate", *named)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_a_log_has_beside_jobs_is_shown_alike(racks: str, tmp_path: Path) -> None:
+    log = tmp_path / "log.swf"
+    log.write_text(
+        "2 9 -1 10.5 4 -1 -1 4 -1 -1 1\n1 5 -1 10 4 -1 -1 4 -1 -1 1\n1 5 -1 9 4 -1 -1 4 -1 -1 2\n"
+        "3 6 -1 -1 -1 -1 -1 4 -1 -1 5\n"
+    )
+    left_out = {"cancelled before it began": 1, "a further line of its job, such as a partial execution": 1}
+    shown = json.loads(run("simulate", "--topology", racks, "-w", f"swf:{log}", "-f", "json"))
+    rows = {row["what"]: row["value"] for row in shown}
+    assert (rows["finished"], rows["left out"]) == (2, 2)
+    assert {name.removeprefix("left out: "): rows[name] for name in rows if "left out: " in name} == left_out
+    compared = CliRunner().invoke(app, ["scheduler", "compare", f"swf:{log}"], catch_exceptions=False)
+    assert compared.exit_code == 0
+    for reason, count in left_out.items():
+        assert f"log.swf: left out {count}: {reason}" in compared.stderr
 
 
 def test_a_policy_that_is_not_there(racks: str, tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from controller.common.image_names import Reference, Transport
 from controller.workloads.nodes.runtimes.base import Image
 from controller.workloads.nodes.runtimes.devices import DeviceUse, device_environment, device_files, is_cdi
 from controller.workloads.nodes.runtimes.errors import ContainerError, ImageError
 from controller.workloads.nodes.runtimes.images.limits import ImageLimits
-from controller.workloads.nodes.runtimes.images.reference import Reference, Transport, parse_reference
+from controller.workloads.nodes.runtimes.images.reference import parse_reference
 from controller.workloads.nodes.runtimes.images.staging import ImageFiles
 from controller.workloads.nodes.runtimes.podman.images import PodmanImages
 from controller.workloads.nodes.runtimes.processes import one_line
@@ -42,7 +43,21 @@ def test_names_of_images(text: str, parts: tuple[Transport, str, str | None, str
 
 
 @pytest.mark.parametrize(
-    "text", ["", "UPPER", "a b", "a\nb", "-x", "oci:relative", "oci:/a:b c", "a@sha256:12", "../a", "a" * 2000, "--tls"]
+    "text",
+    [
+        "",
+        "UPPER",
+        "a b",
+        "a\nb",
+        "-x",
+        "oci:relative",
+        "oci:/a:b c",
+        "a@sha256:12",
+        "../a",
+        "a" * 2000,
+        "--tls",
+        "sha256:12",
+    ],
 )
 def test_invalid_image_names(text: str) -> None:
     with pytest.raises(ImageError):

@@ -11,8 +11,6 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from controller.common.errors import SchedulerError
-
 _BINARY: Final = {f"{letter}i": Fraction(1024**power) for power, letter in enumerate("KMGTPE", 1)}
 _DECIMAL: Final = {letter: Fraction(1000**power) for power, letter in enumerate(("", "k", *"MGTPE"))}
 _SMALL: Final = {letter: Fraction(1, 1000**power) for power, letter in enumerate("mun", 1)}
@@ -27,12 +25,12 @@ _MOST: Final = 1 << 62
 
 
 def whole(quantity: str | float) -> int:
-    """Return a quantity rounded up to a whole number: bytes, devices; raise SchedulerError."""
+    """Return a quantity rounded up to a whole number: bytes, devices; raise ValueError."""
     return _counted(str(quantity), 1)
 
 
 def milli(quantity: str | float) -> int:
-    """Return a quantity in thousandths, rounded up: of cores; raise SchedulerError."""
+    """Return a quantity in thousandths, rounded up: of cores; raise ValueError."""
     return _counted(str(quantity), 1000)
 
 
@@ -40,12 +38,12 @@ def milli(quantity: str | float) -> int:
 def _counted(text: str, times: int) -> int:
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
-        raise SchedulerError(f"{text[:60]!r} is not a quantity")
+        raise ValueError(f"{text[:60]!r} is not a quantity")
     # A float could not represent 0.1 exactly.
     value = Fraction(match["number"])
     if match["exponent"] is not None:
         value *= Fraction(10) ** int(match["exponent"])
     value *= _UNITS[match["unit"] or ""] * times
     if value < 0:
-        raise SchedulerError(f"{text[:60]!r} is negative")
+        raise ValueError(f"{text[:60]!r} is negative")
     return min(math.ceil(value), _MOST)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -83,8 +84,8 @@ def detach(options: UpOptions, say: Callable[[str], None]) -> None:
     folder = options.folder
     folder.prepare()
     command = [sys.executable, "-m", "controller.apps.cli", "up", *_words(options)]
-    output = folder.logs / "start.log"
-    with output.open("wb") as log:
+    output = folder.start_log(datetime.now().astimezone())
+    with output.open("ab") as log:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )

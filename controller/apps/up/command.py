@@ -22,6 +22,7 @@ from dataplane.local.deadline import LocalDeadline
 
 if TYPE_CHECKING:
     from controller.apps.up.plan import UpPlan
+    from controller.apps.up.settings import UpSettings
 
 _DOWN_S: Final = 60.0
 _POLL_S: Final = 0.1
@@ -77,6 +78,17 @@ def run(options: UpOptions, say: Callable[[str], None]) -> None:
             await supervisor.run(lambda state: say(addresses(state)))
 
         asyncio.run(supervise())
+
+
+def check(settings: UpSettings, file: Path) -> None:
+    """Plan everything that the settings of a file would start, as at a start; raise a MillraceError that names it."""
+    from controller.apps.up.plan import make_plan  # noqa: PLC0415
+
+    folder = folder_of(file.parent)
+    try:
+        make_plan(settings.in_folder(folder), folder)
+    except UpError as error:
+        raise UpError(f"{file}: {error}") from error
 
 
 def detach(options: UpOptions, say: Callable[[str], None]) -> None:

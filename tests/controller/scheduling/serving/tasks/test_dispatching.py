@@ -86,7 +86,9 @@ def test_type_that_cannot_be_probed_measures_itself(play: Play, stated: dict[str
             assert tasks["second"].status.centre == task.status.centre
             assert " s, measured; " in (await site.decisions_about("second"))[-1].spec.reason
             # The measured one is elsewhere.
-            await site.submit("third", operators=(), task_type="unknown", centre="ab".replace(task.status.centre, ""))
+            await site.submit(
+                "third", operators=(), task_type="unknown", centre="b" if task.status.centre == "a" else "a"
+            )
             tasks = await site.ended("third")
             assert tasks["third"].status.centre != task.status.centre
 

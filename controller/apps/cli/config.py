@@ -78,11 +78,12 @@ def check(daemon: Daemon, file: Annotated[Path, typer.Argument(metavar="FILE", h
     """
     from dataplane.config import load  # noqa: PLC0415
 
-    settings = load(file, _schema(daemon))
     if daemon == "up":
         from controller.apps.up import command  # noqa: PLC0415
 
-        command.check(settings, file)
+        command.check(file)
+    else:
+        load(file, _schema(daemon))
     typer.echo(f"{file}: valid {daemon} settings")
 
 

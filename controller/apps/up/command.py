@@ -22,7 +22,6 @@ from dataplane.local.deadline import LocalDeadline
 
 if TYPE_CHECKING:
     from controller.apps.up.plan import UpPlan
-    from controller.apps.up.settings import UpSettings
 
 _DOWN_S: Final = 60.0
 _POLL_S: Final = 0.1
@@ -80,19 +79,24 @@ def run(options: UpOptions, say: Callable[[str], None]) -> None:
         asyncio.run(supervise())
 
 
-def check(settings: UpSettings, file: Path) -> None:
-    """Plan everything that the settings of a file would start, as at a start; raise a MillraceError that names it."""
+def check(file: Path) -> None:
+    """Plan everything that a settings file would start, as at a start; raise a one-line MillraceError."""
     from controller.apps.up.plan import make_plan  # noqa: PLC0415
+    from controller.apps.up.settings import UpSettings  # noqa: PLC0415
+    from dataplane.config import load  # noqa: PLC0415
 
     folder = folder_of(file.parent)
     try:
-        make_plan(settings.in_folder(folder), folder)
+        make_plan(load(file, UpSettings).in_folder(folder), folder)
     except UpError as error:
         raise UpError(f"{file}: {error}") from error
 
 
-def detach(options: UpOptions, say: Callable[[str], None]) -> None:
-    """Start a supervisor in its own session, and return when everything is ready; raise UpError if that fails."""
+def detach(options: UpOptions, say: Callable[[str], None], progress: Callable[[str], None]) -> None:
+    """Start a supervisor in its own session, and return when everything is ready; raise UpError if that fails.
+
+    `progress` gets lines meanwhile, the first at once.
+    """
     folder = options.folder
     folder.prepare()
     command = [sys.executable, "-m", "controller.apps.cli", "up", *_words(options)]
@@ -101,14 +105,23 @@ def detach(options: UpOptions, say: Callable[[str], None]) -> None:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
+    progress(f"millrace up: starting; its log is {output}")
+    starting = list[str]()
     deadline = LocalDeadline(_DETACHED_S, "the start of all daemons")
     while not deadline.has_passed():
         if process.poll() is not None:
             lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             raise UpError((lines[-1] if lines else "no output").removeprefix("millrace: "))
-        if (state := _state_if_ready(folder, process.pid)) is not None:
-            say(addresses(state))
-            return
+        state = _state_of(folder, process.pid)
+        if state is not None:
+            waiting = [daemon.name for daemon in state.daemons if daemon.state != "ready"]
+            if not waiting:
+                say(addresses(state))
+                return
+            if waiting != starting:
+                starting = waiting
+                done = len(state.daemons) - len(waiting)
+                progress(f"millrace up: {done} of {len(state.daemons)} ready; starting {', '.join(waiting)}")
         time.sleep(_POLL_S)
     raise UpError(f"not ready after {_DETACHED_S:g} s: see `millrace status` and {folder.logs}")
 
@@ -237,13 +250,13 @@ def _socket(folder: StateFolder) -> Path:
     return run / SOCKET
 
 
-def _state_if_ready(folder: StateFolder, pid: int) -> UpState | None:
+def _state_of(folder: StateFolder, pid: int) -> UpState | None:
+    """Return the state of a supervisor, None before it answers."""
     try:
         state = asyncio.run(ask(_socket(folder), Question("status")))
     except UpError:
         return None
-    is_ready = state is not None and state.pid == pid and all(daemon.state == "ready" for daemon in state.daemons)
-    return state if is_ready else None
+    return state if state is not None and state.pid == pid else None
 
 
 def _words(options: UpOptions) -> list[str]:

@@ -27,15 +27,17 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateFold
 
 def test_second_start_leaves_the_log_of_the_first(state: StateFolder) -> None:
     state.write_settings("abilene", Time.VIRTUAL)
+    told: list[str] = []
     first = state.start_log(datetime.now(UTC))
     with state.locked(), first.open("ab", buffering=0) as running:
         running.write(b"millrace up: ready\n")
         with pytest.raises(UpError, match=r"`millrace up` is already running for .*/state \(process \d+\)$"):
-            detach(UpOptions("abilene", None, state.path, None), print)
+            detach(UpOptions("abilene", None, state.path, None), print, told.append)
         running.write(b"still running\n")
     assert first.read_bytes() == b"millrace up: ready\nstill running\n"
     (second,) = set(state.starts.iterdir()) - {first}
     assert second.read_text(encoding="utf-8").count("\n") == 1
+    assert told == [f"millrace up: starting; its log is {second}"]
 
 
 def test_start_logs_are_bounded_and_apart_from_the_daemons(state: StateFolder) -> None:

@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 LOGGER = logging.getLogger("millrace.settings")
 
-_PATH = re.compile(r" - at `(?P<path>[^`]*)`$")
+_PATH = re.compile(r" - at (?P<key>`key` in )?`(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 _ANY_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
@@ -128,10 +128,14 @@ def _converted(
         return ConfigError(problem, file=file, line=_line_of(path, root()), key=path.removeprefix("$").lstrip("."))
 
     raw = plain_numbers(raw, schema, refuse, renamed)
+
+    def convert(raw: object) -> T:
+        return msgspec.convert(raw, type=schema, strict=True, dec_hook=decode or _path)
+
     try:
-        value = msgspec.convert(raw, type=schema, strict=True, dec_hook=decode or _path)
+        value = convert(raw)
     except msgspec.ValidationError as error:
-        raise _explain(str(error), root(), file, schema, renamed) from error
+        raise _explain(_Refusal.of(str(error), raw, convert), root(), file, schema, renamed) from error
     warn_of_renamed(file, renamed)
 
     def line_of(path: str) -> int | None:
@@ -248,33 +252,98 @@ def _refuse_repeated_keys(node: yaml.Node | None, file: str, visited: set[int] |
             _refuse_repeated_keys(item, file, visited)
 
 
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """A problem that msgspec reports: `path` is its own, with `[...]` for any key; `exact` has the keys."""
+
+    problem: str
+    path: str
+    exact: str
+
+    @classmethod
+    def of(cls, message: str, raw: object, convert: Callable[[object], object]) -> _Refusal:
+        match = _PATH.search(message)
+        if match is None:
+            return cls(message, "$", "$")
+
+        def fails(part: object) -> bool:
+            try:
+                convert(part)
+            except msgspec.ValidationError as error:
+                return str(error) == message
+            return False
+
+        problem, path = message[: match.start()], match["path"]
+        if match["key"] is None:
+            return cls(problem, path, _exact(path, raw, fails))
+        # Problems with a key itself are reported at its mapping.
+        return cls(f"not a valid key here: {problem}", path, _exact(f"{path}[...]", raw, fails))
+
+
+def _exact(path: str, raw: object, fails: Callable[[object], bool]) -> str:
+    """Return a path with the keys that `[...]` stands for, found by leaving out others."""
+    steps: list[object] = []
+    words = ["$"]
+    for name, index in _ANY_STEP.findall(path):
+        step: object = name or index
+        if index == "...":
+            mapping = _at(raw, steps)
+            if not isinstance(mapping, dict):
+                return path
+            keys = list(mapping)
+            while len(keys) > 1:  # halves, as there may be thousands
+                half = keys[: len(keys) // 2]
+                is_there = fails(_with(raw, steps, {key: mapping[key] for key in half}))
+                keys = half if is_there else keys[len(half) :]
+            step = keys[0]
+            raw = _with(raw, steps, {step: mapping[step]})
+        elif index:
+            step = int(index)
+        steps.append(step)
+        words.append(f"[{index}]" if index.isdigit() else f".{step}")
+    return "".join(words)
+
+
+def _at(raw: Any, steps: Iterable[object]) -> Any:  # noqa: ANN401 - a part of a document
+    """Return the part of a document that some steps lead to."""
+    for step in steps:
+        raw = raw[step]
+    return raw
+
+
+def _with(raw: Any, steps: Sequence[object], part: object) -> Any:  # noqa: ANN401 - a document
+    """Return a document with another part where some steps lead to."""
+    if not steps:
+        return part
+    copied = raw.copy()
+    copied[steps[0]] = _with(raw[steps[0]], steps[1:], part)
+    return copied
+
+
 def _explain(
-    message: str,
+    refusal: _Refusal,
     root: yaml.Node | None,
     file: str,
     schema: Any,  # noqa: ANN401 - any type
     renamed: Mapping[str, str],
 ) -> ConfigError:
-    match = _PATH.search(message)
-    path = match["path"] if match else "$"
-    problem = message[: match.start()] if match else message
-    key = path.removeprefix("$").lstrip(".")
+    problem, path, exact = refusal.problem, refusal.path, refusal.exact
     unknown = _UNKNOWN.search(problem)
     if unknown:
         keys = _known_keys(schema, path)
-        path, key = f"{path}.{unknown['name']}", f"{key}.{unknown['name']}".lstrip(".")
+        path, exact = f"{path}.{unknown['name']}", f"{exact}.{unknown['name']}"
         problem = f"unknown key{did_you_mean(unknown['name'], keys)}"
     elif problem.startswith("Invalid enum value"):
         problem = _wrong_choice(problem, _type_at(schema, path))
     problem = problem.replace("Object ", "").replace("Expected `", "expected `")
-    if path in renamed:
-        path = renamed[path]
-        key = path.removeprefix("$").lstrip(".")
+    if exact in renamed:
+        exact = renamed[exact]
     elif (unit := _time_at(schema, path)) is not None:
         problem = _as_time(problem, unit)
     if _QUOTED.search(problem):
         problem += ": write it in quotes"
-    return ConfigError(problem, file=file, line=_line_of(path, root), key=key or None)
+    key = exact.removeprefix("$").lstrip(".")
+    return ConfigError(problem, file=file, line=_line_of(exact, root), key=key or None)
 
 
 def _time_at(schema: Any, path: str) -> Unit | None:  # noqa: ANN401 - any type

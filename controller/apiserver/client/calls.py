@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -48,6 +49,7 @@ LIMITS: Final = httpx.Limits(max_connections=256, max_keepalive_connections=20)
 """A node uses two connections for each of its sessions."""
 FIRST_WAIT_NS: Final = 100_000_000
 LONGEST_WAIT_NS: Final = 5_000_000_000
+_ERRNO: Final = re.compile(r"^\[Errno \d+\] ")
 
 _ERRORS: Final[dict[int, type[ApiError]]] = {
     kind.status: kind
@@ -176,6 +178,8 @@ def unreachable(place: Place, error: httpx.HTTPError) -> UnavailableError:
             return UnavailableError(f"API at {place.address}: certificate rejected: {cause.verify_message}")
         cause = cause.__cause__ or cause.__context__
     reason = str(error) or type(error).__name__
+    if isinstance(error, httpx.ConnectError):
+        reason = f"cannot connect: {_ERRNO.sub('', reason)}"
     return UnavailableError(f"API at {place.address}: {' '.join(reason.split())}")
 
 

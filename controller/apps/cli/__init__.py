@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import sys
 from typing import Final
 
@@ -15,6 +16,16 @@ from dataplane.version import VERSION
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors raised when an output has no room left."""
+
+_SERVERS: Final = {
+    "API": "api",
+    "collector": "collector",
+    "controller": "controller",
+    "job service": "controller",
+    "path server": "paths",
+}
+"""Commands of the services that errors name."""
+_REFUSED: Final = re.compile(rf"\b(?P<server>{'|'.join(_SERVERS)}) at \S+: cannot connect: ")
 
 _WITH_VALUE: Final = {"--log-format", "--log-level"}
 """Options before a command that take a word."""
@@ -86,7 +97,17 @@ def _line(error: Exception) -> str:
         line = missing(f"millrace {command}".strip(), error)
         if line is not None:
             return line
-    return f"millrace: {error}"
+    line = f"millrace: {error}"
+    return line + _how_to_start(line)
+
+
+def _how_to_start(line: str) -> str:
+    """Return a question to append to the line of a refused connection, '' for another line."""
+    refused = _REFUSED.search(line)
+    if refused is None:
+        return ""
+    serve = f"`millrace {_SERVERS[refused['server']]} serve`"
+    return f"; is it running? {serve} starts it, and `millrace up` everything"
 
 
 def _drop_output() -> None:

@@ -72,10 +72,18 @@ def schema(daemon: Daemon) -> None:
 
 @config.command()
 def check(daemon: Daemon, file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML, YAML or JSON.")]) -> None:
-    """Check a settings file; report the first error with file, line and key. Named files are not checked."""
+    """Check a settings file; report the first error with file, line and key.
+
+    Files that it names are not checked, except those of `up`, which is planned as at its start.
+    """
     from dataplane.config import load  # noqa: PLC0415
 
-    load(file, _schema(daemon))
+    if daemon == "up":
+        from controller.apps.up import command  # noqa: PLC0415
+
+        command.check(file)
+    else:
+        load(file, _schema(daemon))
     typer.echo(f"{file}: valid {daemon} settings")
 
 

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 Cells = Sequence[object]
 TABLE_ROWS: Final = 1000
 """Maximum number of rows of a table, which is laid out as a whole."""
+_SIX_DIGITS: Final = 999_999.5
+"""From here on, six digits no longer reach the decimal point."""
+_ALL_DIGITS: Final = 1e15
+"""From here on, a float's digits no longer do."""
 _FRAME_WIDTH: Final = 3
 """Width of a column beyond its text."""
 
@@ -190,12 +194,17 @@ def _for_csv(cell: object) -> object:
             return _text(cell)
 
 
+def number_text(number: float) -> str:
+    """Return a number for people: six digits, or all before the point of a larger one, never rounded to thousands."""
+    return f"{number:.15g}" if _SIX_DIGITS <= abs(number) < _ALL_DIGITS else f"{number:.6g}"
+
+
 def _cell_text(cell: object) -> str:
     match cell:
         case None:
             return ""
         case float():
-            return f"{cell:.6g}"
+            return number_text(cell)
         case datetime():
             return cell.isoformat(" ", "milliseconds").removesuffix("+00:00")
         case list() | tuple():

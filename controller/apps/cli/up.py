@@ -44,7 +44,10 @@ def up(
     from dataplane.fabric.live.settings import Time  # noqa: PLC0415
 
     options = command.UpOptions(topology, None if time is None else Time(time), state, settings)
-    (command.detach if detach else command.run)(options, typer.echo)
+    if detach:
+        command.detach(options, typer.echo, lambda line: typer.echo(line, err=True))
+    else:
+        command.run(options, typer.echo)
 
 
 def status(

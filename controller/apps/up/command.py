@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -78,24 +79,49 @@ def run(options: UpOptions, say: Callable[[str], None]) -> None:
         asyncio.run(supervise())
 
 
-def detach(options: UpOptions, say: Callable[[str], None]) -> None:
-    """Start a supervisor in its own session, and return when everything is ready; raise UpError if that fails."""
+def check(file: Path) -> None:
+    """Plan everything that a settings file would start, as at a start; raise a one-line MillraceError."""
+    from controller.apps.up.plan import make_plan  # noqa: PLC0415
+    from controller.apps.up.settings import UpSettings  # noqa: PLC0415
+    from dataplane.config import load  # noqa: PLC0415
+
+    folder = folder_of(file.parent)
+    try:
+        make_plan(load(file, UpSettings).in_folder(folder), folder)
+    except UpError as error:
+        raise UpError(f"{file}: {error}") from error
+
+
+def detach(options: UpOptions, say: Callable[[str], None], progress: Callable[[str], None]) -> None:
+    """Start a supervisor in its own session, and return when everything is ready; raise UpError if that fails.
+
+    `progress` gets lines meanwhile, the first at once.
+    """
     folder = options.folder
     folder.prepare()
     command = [sys.executable, "-m", "controller.apps.cli", "up", *_words(options)]
-    output = folder.logs / "start.log"
-    with output.open("wb") as log:
+    output = folder.start_log(datetime.now().astimezone())
+    with output.open("ab") as log:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
+    progress(f"millrace up: starting; its log is {output}")
+    starting = list[str]()
     deadline = LocalDeadline(_DETACHED_S, "the start of all daemons")
     while not deadline.has_passed():
         if process.poll() is not None:
             lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             raise UpError((lines[-1] if lines else "no output").removeprefix("millrace: "))
-        if (state := _state_if_ready(folder, process.pid)) is not None:
-            say(addresses(state))
-            return
+        state = _state_of(folder, process.pid)
+        if state is not None:
+            waiting = [daemon.name for daemon in state.daemons if daemon.state != "ready"]
+            if not waiting:
+                say(addresses(state))
+                return
+            if waiting != starting:
+                starting = waiting
+                done = len(state.daemons) - len(waiting)
+                progress(f"millrace up: {done} of {len(state.daemons)} ready; starting {', '.join(waiting)}")
         time.sleep(_POLL_S)
     raise UpError(f"not ready after {_DETACHED_S:g} s: see `millrace status` and {folder.logs}")
 
@@ -224,13 +250,13 @@ def _socket(folder: StateFolder) -> Path:
     return run / SOCKET
 
 
-def _state_if_ready(folder: StateFolder, pid: int) -> UpState | None:
+def _state_of(folder: StateFolder, pid: int) -> UpState | None:
+    """Return the state of a supervisor, None before it answers."""
     try:
         state = asyncio.run(ask(_socket(folder), Question("status")))
     except UpError:
         return None
-    is_ready = state is not None and state.pid == pid and all(daemon.state == "ready" for daemon in state.daemons)
-    return state if is_ready else None
+    return state if state is not None and state.pid == pid else None
 
 
 def _words(options: UpOptions) -> list[str]:

@@ -6,9 +6,11 @@ import fcntl
 import hashlib
 import os
 import socket
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +22,7 @@ SETTINGS: Final = "millrace.yaml"
 _OWN: Final = {"generated", "logs", "tokens", "lock", "run"}
 """Entries of a state folder besides the settings."""
 _OTHERS: Final = 0o077
+_KEPT_STARTS: Final = 16
 _TEMPLATE: Final = """\
 # Settings of `millrace up`, written at its first start and never overwritten: edit them as you like.
 # docs/start/up.md lists all keys; each daemon's own settings (generated/) are derived from these.
@@ -60,9 +63,14 @@ class StateFolder:
         """Current and rotated logs of each daemon."""
         return self.path / "logs"
 
+    @property
+    def starts(self) -> Path:
+        """Output of `up --detach`, a file for each start; below the logs, which `millrace logs` merges."""
+        return self.logs / "starts"
+
     def prepare(self) -> None:
         """Make the folders, for this user only; raise UpError if that fails."""
-        for folder in (self.path, self.generated, self.logs, self.path / "tokens"):
+        for folder in (self.path, self.generated, self.logs, self.starts, self.path / "tokens"):
             try:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             except OSError as error:
@@ -108,6 +116,20 @@ class StateFolder:
             yield
         finally:
             os.close(descriptor)
+
+    def start_log(self, now: datetime) -> Path:
+        """Create an empty log for a start, and remove all but the newest ones; raise UpError.
+
+        A supervisor writes to its own as long as it runs, so no other start may use it.
+        """
+        try:
+            for old in sorted(self.starts.glob("*.log"))[: 1 - _KEPT_STARTS]:
+                old.unlink(missing_ok=True)
+            descriptor, name = tempfile.mkstemp(".log", f"{now:%Y%m%d-%H%M%S-%f}-", self.starts)
+        except OSError as error:
+            raise UpError(f"{self.starts}: {error.strerror or error}") from error
+        os.close(descriptor)
+        return Path(name)
 
     def note_run(self, run: Path) -> None:
         """Record the folder of the running daemons' sockets, since settings may be elsewhere, and change."""

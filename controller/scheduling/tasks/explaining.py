@@ -50,7 +50,10 @@ def _summary(verdict: Verdict, passed: int, refused_by: tuple[tuple[str, int], .
         return f"none of {centres} centres: {refused}"
     where = f"{option.offer[0]}: {option.units} of {option.offer[1] or 'the units it chooses'}"
     when = "" if verdict.start_s <= 0 else ", once they are free"
-    return f"{where}{when}: {option.estimate}; {passed} of {centres} centres could run it"
+    estimate = str(option.estimate)
+    if not option.estimate.is_known:
+        estimate = f"its run is the first measurement there: {'; '.join(option.estimate.reasons)}"
+    return f"{where}{when}: {estimate}; {passed} of {centres} centres could run it"
 
 
 def _best_places(verdict: Verdict) -> Iterator[tuple[str, int]]:

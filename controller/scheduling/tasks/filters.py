@@ -109,15 +109,20 @@ class UnitsExist:
 
 
 class Probed:
-    """Refuses centres that no probe has measured yet: each is probed before it gets work."""
+    """Refuses centres that no probe has measured yet: each is probed before it gets work.
+
+    A task of a type without a possible probe would wait for ever, so it may go to any centre.
+    """
 
     Settings = NoSettings
 
     def __init__(self, settings: NoSettings) -> None:
         del settings
 
-    def passes(self, task: PendingTask, timed: TimedOptions) -> Flags | None:  # noqa: ARG002
-        """Return whether each option's centre has been probed."""
+    def passes(self, task: PendingTask, timed: TimedOptions) -> Flags | None:
+        """Return whether each option's centre has been probed; None for a task that measures itself."""
+        if task.measures_itself:
+            return None
         flags: Flags = timed.view.is_probed[timed.options.offer]
         return flags
 
@@ -131,7 +136,7 @@ class FirmEstimate:
 
     Estimates up to `weakest` compete. Only if no option that the task may take has one, those down to `else_weakest`
     compete among themselves (null: none do); if there are none of these either, the task waits for a probe. A task
-    whose user states centre and unit needs no estimate.
+    whose user states centre and unit needs no estimate, nor does one of a type that cannot be probed: its run measures.
     """
 
     class Settings(Strict, frozen=True):
@@ -152,11 +157,13 @@ class FirmEstimate:
         firmness = timed.options.firmness
         if task.centre is not None and task.unit is not None:
             return None
+        takes_tasks = self._takes_tasks(task, timed)
         flags: Flags = firmness <= FIRMNESS.index(self._settings.weakest)
-        if self._settings.else_weakest is None or (flags & self._takes_tasks(task, timed)).any():
-            return flags
-        weaker: Flags = firmness <= FIRMNESS.index(self._settings.else_weakest)
-        return weaker
+        if self._settings.else_weakest is not None and not (flags & takes_tasks).any():
+            flags = firmness <= FIRMNESS.index(self._settings.else_weakest)
+        if task.measures_itself and not (flags & takes_tasks & np.isfinite(timed.start_s)).any():
+            return None
+        return flags
 
     def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:  # noqa: ARG002
         """Return the weaker basis."""

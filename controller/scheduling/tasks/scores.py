@@ -64,6 +64,8 @@ class Thrift:
 
     def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:  # noqa: ARG002
         """Return the unit-seconds."""
+        if np.isnan(timed.options.high[row]):
+            return "its unit-seconds are unknown"
         return f"{timed.options.high[row] * timed.options.units[row]:.4g} unit-seconds at most"
 
 

@@ -30,7 +30,8 @@ class PendingTask:
     """A task that waits. `task_type` is never empty: tasks of one type are assumed to behave alike.
 
     `centre`, `unit` and `units` are what its user stated; None and empty for nothing. `kernels` are those of its type's
-    probe tasks, `operators` are the known ones that it computes itself. Times are wall-clock nanoseconds since 1970.
+    probe tasks, `operators` are the known ones that it computes itself. Times are wall-clock nanoseconds since 1970. No
+    probe can be built for a task that `measures_itself`: its own run is the first measurement of its type.
     """
 
     name: str
@@ -46,6 +47,7 @@ class PendingTask:
     not_before_ns: int | None = None
     deadline_ns: int | None = None
     operators: tuple[OperatorCount, ...] = ()
+    measures_itself: bool = False
 
     @property
     def main_host(self) -> str:

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import pytest
@@ -117,3 +118,41 @@ def test_unknown_version_is_refused_with_the_known_ones(version: str, told: str)
     with pytest.raises(ConfigError) as caught:
         loads(f"millrace: {version}\n", Versioned, file="f.yaml")
     assert str(caught.value) == f"f.yaml:1: millrace: {told}"
+
+
+class Part(Strict, frozen=True):
+    """A value of a mapping."""
+
+    labels: dict[Annotated[str, msgspec.Meta(pattern="^[a-z]+$")], str] = msgspec.field(default_factory=dict)
+    devices: dict[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
+
+
+class Whole(Strict, frozen=True):
+    """Mappings in mappings."""
+
+    parts: dict[str, Part] = msgspec.field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "line", "key", "problem"),
+    [
+        ("{label: {}}", 3, "parts.bad.label", "unknown key"),
+        ("5", 3, "parts.bad", "expected `object`, got `int`"),
+        ("{labels: {a: b, c: 5, d: 6}}", 3, "parts.bad.labels.c", "expected `str`, got `int`"),
+        ("{labels: {a: b, C: d}}", 3, "parts.bad.labels.C", "not a valid key here: expected `str` matching"),
+        ("{devices: {1: [a], 0: [a, 5]}}", 3, "parts.bad.devices.0[1]", "expected `str`, got `int`"),
+    ],
+)
+def test_problem_in_a_mapping_names_its_key(wrong: str, line: int, key: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        loads(f"parts:\n  good: {{labels: {{a: b}}}}\n  bad: {wrong}\n  last: {{}}\n", Whole, file="f")
+    assert (refused.value.line, refused.value.key) == (line, key)
+    assert problem in refused.value.problem
+
+
+def test_key_is_found_fast_among_many() -> None:
+    """Halving them takes 17 conversions; trying each would take 100,000."""
+    parts = {f"p{number}": {} if number != 70_000 else {"labels": 5} for number in range(100_000)}
+    with pytest.raises(ConfigError) as refused:
+        loads_document(json.dumps({"parts": parts}), Whole, file="f", as_json=True)
+    assert refused.value.key == "parts.p70000.labels"

@@ -330,8 +330,18 @@ def _processing(processing: Processing) -> str:
     return f"a worker's processor can receive {received} and send {sent}; set a hardware file's host_rate to the lower"
 
 
+def _all_digits(values: list[object], kind: str) -> list[object]:
+    """Return a column's numbers with all digits that their type holds: results, unlike figures, are not rounded."""
+    digits = {"float": 7, "double": 15}.get(kind)
+    if digits is None:
+        return values
+    return [value if value is None else f"{value:.{digits}g}" for value in values]
+
+
 def _show_rows(result: pa.Table, form: Format) -> None:
     columns = [column.to_pylist() for column in result.columns]
+    if form is Format.TABLE:
+        columns = [_all_digits(values, str(kind)) for values, kind in zip(columns, result.schema.types, strict=True)]
     rows: Iterator[tuple[object, ...]] = zip(*columns, strict=True)
     if form is not Format.TABLE:
         rows = (tuple(_in_json(value) for value in row) for row in rows)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.common import SettingsFile, log_to_stderr, ready, say
+from controller.apps.cli.common import SettingsFile, log_to_stderr, ready, say, working
 from controller.apps.cli.output import Cells, Format, FormatOption
 from controller.apps.cli.output import show as show_rows
 
@@ -58,6 +58,8 @@ def up(
     name = network.name if name is None else name
     if not is_name(name):
         raise typer.BadParameter(f"{name!r} is not 1 to 32 of a-z, 0-9 and -", param_hint="--name")
+    counts = f"{len(network.switches)} switches and {len(network.hosts)} hosts"
+    say("fabric")(f"{name}: starting {counts}, which takes up to a minute on a busy machine")
     if detach:
         _print_ready(_started(("up", topology, "--name", name, "--switch", switch), name))
         return
@@ -143,11 +145,12 @@ def _started(words: Sequence[str], name: str) -> Manifest:
             start_new_session=True,
         )
     try:
-        while not standing.is_ready(name, process.pid):
-            if process.poll() is not None:
-                lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-                raise FabricError((lines[-1] if lines else "no output").removeprefix("millrace: "))
-            time.sleep(_POLL_S)
+        with working(f"fabric {name}: namespaces, cables and switches start"):
+            while not standing.is_ready(name, process.pid):
+                if process.poll() is not None:
+                    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+                    raise FabricError((lines[-1] if lines else "no output").removeprefix("millrace: "))
+                time.sleep(_POLL_S)
         path.replace(RUN_ROOT / name / "fabric.log")
     except BaseException:
         process.terminate()

@@ -146,12 +146,16 @@ def _traced(task: Task, folder: Path, limit_s: float) -> Task:
         traced = trace_target(
             target, program.arguments, name=name, category=task.spec.category or "", deadline_s=limit_s
         )
-    if not traced.graph.operators or traced.run_time_s >= _STOPPED * limit_s:
+    why = "; ".join(traced.problems)
+    if traced.run_time_s >= _STOPPED * limit_s:
         # Counts and time of a partial run would be too small.
-        why = "; ".join(traced.problems) or "a trace finds no operators"
         raise ControllerError(
             f"task {name}: not traced to its end within {limit_s:g} s ({why}):"
             " give its operators, or raise --trace-limit"
+        )
+    if not traced.graph.operators:
+        raise ControllerError(
+            f"task {name}: a trace of it has no operators ({why}): submit it without --trace, or with its operators"
         )
     for problem in traced.problems:
         typer.echo(f"millrace: {name}: {problem}", err=True)

@@ -51,8 +51,8 @@ def probes_for(
         raise ProbeError(f"type {task_type} is new, and its operators do not form a graph: {error}") from None
     if graph is None:
         raise ProbeError(
-            f"type {task_type} is new, and there is nothing to build a probe from: submit it with its operators,"
-            " or write a probe task of its type"
+            f"type {task_type} is new, and there is nothing to build a probe from: submit it with --trace or"
+            " its operators, or write a probe task of its type"
         )
     kernels = tuple(library)
     if not kernels:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import groupby
 from time import monotonic
@@ -145,7 +145,9 @@ class Dispatching:
 
     def _pending(self, task: Task) -> PendingTask:
         name = self._view.type_of(task)
-        return pending_of(task, name, self._knowledge.kernels_of(name))
+        pending = pending_of(task, name, self._knowledge.kernels_of(name))
+        is_ranked = bool(self._profiles[task.spec.profile].benchmark)  # by probes that exist, whatever its type
+        return replace(pending, measures_itself=not is_ranked and bool(self._knowledge.problem_of(name)))
 
     def _verdict(
         self, plan: Plan, task: Task, pending: PendingTask, wall_ns: int, being_probed: Callable[[str], bool]
@@ -190,7 +192,8 @@ class Dispatching:
         if verdict.option is None and (doing := self._knowledge.probing_line(type_name)):
             return (task, TaskPhase.PROBING, doing, None)
         spec, why = self._decision(task, verdict)
-        problem = self._knowledge.problem_of(type_name) if verdict.option is None else ""
+        lacks_probe = verdict.option is None and not verdict.task.measures_itself
+        problem = self._knowledge.problem_of(type_name) if lacks_probe else ""
         key = _kind_of(verdict, why) + problem
         if self._reported.get(name) == key and task.status.reasons:
             return None

@@ -233,7 +233,9 @@ class Knowledge:
 
     def problem_of(self, task_type: str) -> str:
         """Return why a type has no probe, '' if it has."""
-        return self.problems[task_type][1] if task_type in self.problems else ""
+        # Somebody may have written one since it could not be built.
+        is_unbuilt = task_type in self.problems and not self._view.probes_of(task_type)
+        return self.problems[task_type][1] if is_unbuilt else ""
 
     def is_being_probed(self, task_type: str, view: CentresView) -> bool:
         """Return whether a new type is being probed for the first time.

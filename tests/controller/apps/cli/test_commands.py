@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -290,3 +291,22 @@ def test_an_output_that_is_full_is_a_line() -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=HANG_S)
     assert (ended.returncode, ended.stderr) == (1, "millrace: output: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("get", "nodes"), "API at unix:{}/millrace/api.sock: cannot connect: {}; is it running? `millrace api serve`"),
+        (("telemetry", "links"), "collector at unix:{}/millrace/collector.sock: cannot connect: {}; is it running? "),
+        (("paths", "status"), "path server at unix:{}/millrace/paths.sock: cannot connect: {}; is it running? `mill"),
+    ],
+)
+def test_refused_connection_says_how_to_start(tmp_path: Path, words: tuple[str, ...], line: str) -> None:
+    environ = {**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)}
+    environ.pop("MILLRACE_API", None)
+    command = [sys.executable, "-m", "controller.apps.cli", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False, env=environ)
+    assert (done.returncode, done.stdout) == (1, "")
+    (told,) = done.stderr.splitlines()
+    assert told.startswith(f"millrace: {line.format(tmp_path, 'No such file or directory')}")
+    assert told.endswith("serve` starts it, and `millrace up` everything")

@@ -13,7 +13,7 @@ from controller.apps.cli.app import app
 from controller.apps.cli.config import SETTINGS
 from controller.common.errors import ControllerError
 from controller.network.daemon_settings import switch_addresses
-from dataplane.errors import ConfigError
+from dataplane.errors import ConfigError, MillraceError
 from dataplane.topology.values import Topology
 
 runner = CliRunner()
@@ -66,6 +66,25 @@ def test_a_file_is_checked(tmp_path: Path) -> None:
         run("check", "collector", str(file))
     with pytest.raises(ConfigError, match=r"colector: is not a daemon with settings; did you mean `collector`\?"):
         run("check", "colector", str(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("nodes: {nowhere: {}}", r"up\.yaml: nodes\.nowhere: topology abilene has no such host$"),
+        ("centres: {c: {hosts: [nowhere]}}", r"up\.yaml: centres\.c\.hosts: topology abilene has no host nowhere$"),
+        ("switches: {nowhere: unix:x}", r"switches\.nowhere: topology abilene has no such switch"),
+        ("nodes: {h-sttl: {labels: {a: 5}}}", r"up\.yaml:2: nodes\.h-sttl\.labels\.a: expected `str`, got `int`"),
+    ],
+)
+def test_settings_that_up_refuses_fail_the_check(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "up.yaml"
+    file.write_text("topology: abilene\n")
+    assert run("check", "up", str(file)) == f"{file}: valid up settings\n"
+    file.write_text(f"topology: abilene\n{text}\n")
+    with pytest.raises(MillraceError, match=problem):
+        run("check", "up", str(file))
+    assert [path.name for path in tmp_path.iterdir()] == ["up.yaml"]
 
 
 def test_addresses_of_switches_follow_a_pattern(diamond: Topology) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from controller.apps.cli.output import Format, show
+from controller.apps.cli.output import Format, number_text, show
 from controller.apps.cli.plain_output import plain_output
 from controller.common.console import plain_or_terminal
 from dataplane.errors import plain
@@ -70,3 +70,21 @@ def test_bytes_of_containers_stay_as_they_are(monkeypatch: pytest.MonkeyPatch, t
     with plain_output():
         sys.stdout.buffer.write(b"\x1b[31m")
     assert raw.getvalue() == b"\x1b[31m"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (4_994_420.0, "4994420"),
+        (-4_994_415.25, "-4994415.25"),
+        (999_999.5, "999999.5"),
+        (0.1 + 0.2, "0.3"),
+        (1 / 3, "0.333333"),
+        (123_456_789_012_345.0, "123456789012345"),
+        (1.5e300, "1.5e+300"),
+        (float("inf"), "inf"),
+        (float("nan"), "nan"),
+    ],
+)
+def test_tables_show_numbers_without_losing_digits(number: float, text: str) -> None:
+    assert number_text(number) == text

@@ -250,7 +250,7 @@ def test_file_round_trips(tmp_path: Path) -> None:
         ("kind: fft, ", "", 6, "operators[1]"),
         ("k: 30", "l: 30", 5, "operators[0].shape"),
         ("k: 30", "k: 30, z: 1", 5, "operators[0].shape.z"),
-        ("k: 30", "k: many", 5, "operators[0].shape[...]"),
+        ("k: 30", "k: many", 5, "operators[0].shape.k"),
         ("format: fp64", "format: fp65", 5, "operators[0].format"),
         ("format: fp64, ", "", 5, "operators[0].format"),
         ("executions: 3000", "executions: 0", 5, "operators[0].executions"),

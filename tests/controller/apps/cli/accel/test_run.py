@@ -101,3 +101,16 @@ def test_statement_without_a_split_is_refused_in_one_line(capsys: pytest.Capture
     assert err.splitlines()[-1] == (
         "millrace: SQL: aggregate median cannot be split across workers; with --spark it runs on Apache Spark"
     )
+
+
+def test_table_keeps_all_digits_of_a_sum(capsys: pytest.CaptureFixture[str], table: str) -> None:
+    """0.1 is no binary fraction: its noise is not a digit."""
+    statement = (
+        "select sum(value * 10.0::double + 0.25::double) as a, sum(value)::double + 0.1 as b, avg(place)::float as c,"
+        " count(*) * 0.1::double as d from data"
+    )
+    done, out, err = run(capsys, table, "--processes", "2", statement=statement)
+    assert done, err
+    assert "4995250 " in out
+    assert "499500.1 " in out
+    assert "100 " in out

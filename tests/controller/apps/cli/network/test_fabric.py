@@ -48,6 +48,8 @@ def fabric(topology: Path) -> Iterator[str]:
     )
     try:
         assert captured.returncode == 0, captured.stderr
+        begun, *_ = captured.stderr.splitlines()
+        assert begun.startswith(f"millrace fabric: {name}: starting 1 switches and 2 hosts")
         assert f"ready: {name}: 1 switches, 2 hosts; namespaces mr-{name}-NODE" in captured.stderr
         yield name
     finally:

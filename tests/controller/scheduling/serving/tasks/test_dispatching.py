@@ -67,16 +67,40 @@ def test_every_centre_is_probed_before_it_gets_work(play: Play) -> None:
     play(act)
 
 
-def test_new_type_without_operators_waits_with_a_reason(play: Play) -> None:
+@pytest.mark.parametrize("stated", [{}, {"centre": "b"}, {"centre": "b", "unit": "cpu"}, {"units": (2, 3)}])
+def test_type_that_cannot_be_probed_measures_itself(play: Play, stated: dict[str, Any]) -> None:
+    """Nothing else is there to wait for: neither a probe of the type nor a measured centre."""
+
+    async def act(site: Site) -> None:
+        async with site.running(site.centre("a"), site.centre("b")), site.scheduling():
+            await site.submit("blind", operators=(), task_type="unknown", **stated)
+            task = (await site.ended("blind"))["blind"]
+            assert task.status.phase is TaskPhase.SUCCEEDED
+            assert task.status.centre == stated.get("centre", "a")
+            assert not probes(await site.tasks_when(lambda _: True))
+            decision = (await site.decisions_about("blind"))[-1].spec
+            assert decision.outcome is Outcome.DISPATCHED
+            assert "its run is the first measurement there: type unknown has no probe" in decision.reason
+            await site.submit("second", operators=(), task_type="unknown", **stated)
+            tasks = await site.ended("second")
+            assert tasks["second"].status.centre == task.status.centre
+            assert " s, measured; " in (await site.decisions_about("second"))[-1].spec.reason
+            # The measured one is elsewhere.
+            await site.submit(
+                "third", operators=(), task_type="unknown", centre="b" if task.status.centre == "a" else "a"
+            )
+            tasks = await site.ended("third")
+            assert tasks["third"].status.centre != task.status.centre
+
+    play(act)
+
+
+def test_unprobed_type_waits_for_a_ready_centre_with_the_reason(play: Play) -> None:
     async def act(site: Site) -> None:
         async with site.running(site.centre("a")), site.scheduling():
-            await site.submit("blind", operators=(), task_type="unknown")
+            await site.submit("blind", operators=(), task_type="unknown", centre="elsewhere")
             tasks = await site.tasks_when(lambda tasks: bool(tasks["blind"].status.reasons))
-            (reason,) = tasks["blind"].status.reasons
-            assert "type unknown is new, and there is nothing to build a probe from" in reason
-            decision = (await site.decisions_about("blind"))[-1].spec
-            assert decision.outcome is Outcome.REFUSED
-            assert {refusal.policy for refusal in decision.refused} == {"probed"}
+            assert tasks["blind"].status.reasons == ("none of 1 centres: 1 by stated",)
 
     play(act)
 
@@ -106,14 +130,14 @@ def test_operators_that_cannot_be_hold_up_no_other_task(play: Play) -> None:
     play(act)
 
 
-def test_operators_without_similar_kernel_get_no_dispatch(play: Play) -> None:
+def test_operators_without_similar_kernel_measure_themselves(play: Play) -> None:
     async def act(site: Site) -> None:
         centre = site.centre("a")
         async with site.running(centre), site.scheduling():
             await site.submit("odd", operators=(OperatorCount(name="x", operator="tea-leaves"),), task_type="odd")
-            tasks = await site.tasks_when(lambda tasks: bool(tasks["odd"].status.reasons))
-            assert "nothing to measure it by" in tasks["odd"].status.reasons[0]
-            assert not centre.given
+            tasks = await site.ended("odd")
+            assert tasks["odd"].status.phase is TaskPhase.SUCCEEDED
+            assert not probes(tasks)
 
     play(act)
 

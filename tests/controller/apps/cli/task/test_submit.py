@@ -1,0 +1,65 @@
+"""`millrace task submit -- SCRIPT` on an idle system: an API server, a scheduler and a new centre."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from controller.apiserver.resources import Task
+from controller.scheduling.process import serve
+from controller.scheduling.settings import SchedulerSettings
+from controller.scheduling.tasks.settings import TaskSettings
+from tests.controller.apps.cli.task.test_logs import millrace, play_site
+from tests.controller.workloads.centres.centre_world import AgentProcess, CentreWorld
+
+SOLVE = "import sys\nprint(sum(range(int(sys.argv[1]))))\n"
+REFUSED = "millrace: task a: a trace of it has no operators ({why}): submit it without --trace, or with its operators\n"
+
+
+@asynccontextmanager
+async def scheduling(world: CentreWorld) -> AsyncIterator[None]:
+    """Run a task scheduler until the block ends."""
+    stop, ready = asyncio.Event(), asyncio.Event()
+    settings = SchedulerSettings(api=world.served.socket, tasks=TaskSettings())
+    task = asyncio.create_task(serve(settings, stop, on_ready=lambda _: ready.set()))
+    await ready.wait()
+    try:
+        yield
+    finally:
+        stop.set()
+        await task
+
+
+def test_first_script_of_an_idle_system_succeeds(tmp_path: Path) -> None:
+    async def act(world: CentreWorld, agent: AgentProcess) -> None:
+        file = world.folder / "solve.py"
+        file.write_text(SOLVE)
+        async with scheduling(world):
+            words = ("task", "submit", "--name", "solve", "--wait", "--", str(file), "100000")
+            code, out, errors = await millrace(world, *words)
+            assert code == 0, (out, errors, agent.log)
+            assert (await millrace(world, "task", "logs", "solve"))[1] == b"4999950000\n"
+            code, out, errors = await millrace(world, "task", "explain", "solve")
+            assert code == 0, errors
+            assert b"its run is the first measurement there: type " in out
+
+    play_site(tmp_path, act)
+
+
+def test_trace_without_operators_is_refused_as_such(tmp_path: Path) -> None:
+    async def act(world: CentreWorld, agent: AgentProcess) -> None:
+        del agent
+        file = world.folder / "solve.py"
+        file.write_text(SOLVE)
+        code, _, errors = await millrace(world, "task", "submit", "--trace", "--name", "a", "--", str(file), "10")
+        why = "no operator was recorded: it uses nothing that is traced"
+        assert (code, errors.decode()) == (1, REFUSED.format(why=why))
+        file.write_text("import os\nos._exit(3)\n")
+        code, _, errors = await millrace(world, "task", "submit", "--trace", "--name", "a", "--", str(file))
+        why = "it ended with status 3 before its trace was written"
+        assert (code, errors.decode()) == (1, REFUSED.format(why=why))
+        assert not (await world.client.of(Task).list()).items
+
+    play_site(tmp_path, act)

@@ -208,9 +208,9 @@ class Workload:
         born = np.zeros(len(object_bytes), np.uint8)
         born[list(created)] = 1
         made = cls(
-            submitted_ns=np.array([task.submitted_ns for task in tasks], np.int64),
-            float_operations=np.array([task.float_operations for task in tasks], np.int64),
-            int_operations=np.array([task.int_operations for task in tasks], np.int64),
+            submitted_ns=_clipped(task.submitted_ns for task in tasks),
+            float_operations=_clipped(task.float_operations for task in tasks),
+            int_operations=_clipped(task.int_operations for task in tasks),
             kinds=np.array([task.kinds for task in tasks], np.uint32),
             access_start=_starts([len(of_task) for of_task in accesses]),
             access_object=np.array([number for of_task in accesses for number, _ in of_task], np.uint32),
@@ -218,7 +218,7 @@ class Workload:
             predecessors=np.array([len(task.after) for task in tasks], np.uint32),
             follower_start=_starts([len(of_task) for of_task in followers]),
             follower=np.array([number for of_task in followers for number in of_task], np.uint32),
-            object_bytes=np.array(object_bytes, np.int64),
+            object_bytes=_clipped(object_bytes),
             created=born,
         )
         made.check()
@@ -275,6 +275,12 @@ def _check_length(name: str, column: npt.NDArray[np.generic], length: int) -> No
 
 def _starts(counts: Sequence[int]) -> Numbers:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32)
+
+
+def _clipped(values: Iterable[int]) -> Longs:
+    """Return integers as int64; those beyond it become its ends, which `Workload.check` refuses."""
+    least, most = -(1 << 63), (1 << 63) - 1
+    return np.array([min(max(value, least), most) for value in values], np.int64)
 
 
 def _outside(figures: Longs, least: int, most: int = MOST) -> npt.NDArray[np.bool_]:

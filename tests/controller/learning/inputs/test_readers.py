@@ -286,3 +286,15 @@ def test_lublin_estimates_equal_run_times() -> None:
     jobs = read_jobs(given("lublin_256.swf"))
     assert (len(jobs), jobs.total) == (10_000, 256)
     assert (jobs.estimate_ns == jobs.run_ns).all()
+
+
+def test_settings_beyond_64_bits_are_refused(tmp_path: Path) -> None:
+    huge = 10**30
+    blocks, graph = written(tmp_path, BLOCKS), tmp_path / "graph"
+    graph.write_text(GRAPH)
+    with pytest.raises(LearningError, match="int_operations of task 0 are not between"):
+        block_input(blocks, BlockSettings(operations_per_byte=huge))
+    with pytest.raises(LearningError, match="the size of object 0 is not between"):
+        graph_input(graph, GraphSettings(edge_bytes=huge))
+    with pytest.raises(LearningError, match="the time of task 4 is not between"):
+        graph_input(graph, GraphSettings(copies=2, interval_ns=huge))

@@ -9,10 +9,12 @@ import pytest
 from dataplane.clock import VirtualClock
 from dataplane.errors import ProgramError
 from dataplane.program.objects import ActionCall
+from dataplane.program.operations import FieldRef
 from dataplane.stf import PipelineName
 from dataplane.stf.parse import parse_stf
 from dataplane.stf.pipelines import pipeline_factory
 from dataplane.stf.run import run_stf
+from dataplane.switch.compiler.analysis.clear_elision import uncleared
 from dataplane.switch.p4runtime import P4RuntimeCore
 from dataplane.switch.pipeline import Frame
 from dataplane.switch.runtime_api.api import serve
@@ -69,6 +71,20 @@ def test_miss_follows_its_branch(pipeline: str) -> None:
     bench.insert("t", (0x0A,), ActionCall("to", (7,)))
     assert bench.send(1, FRAME) == [(7, FRAME)]
     assert bench.send(1, OTHER) == [(5, OTHER)]
+
+
+def test_field_that_only_actions_write_is_cleared_before_a_miss() -> None:
+    program = document()
+    program["actions"][1]["primitives"] = [
+        {
+            "op": "assign",
+            "parameters": [{"type": "field", "value": ["scalars", "port"]}, {"type": "hexstr", "value": "0x1"}],
+        }
+    ]
+    port = FieldRef("scalars", "port")
+    assert port not in uncleared(load(program)).fields
+    table_of(program)["default_entry"] = {"action_id": 1, "action_const": False, "action_data": []}
+    assert port in uncleared(load(program)).fields
 
 
 def test_no_action_is_the_default_where_it_is_an_action() -> None:

@@ -16,6 +16,7 @@ from collectors.events.service import EventService
 from collectors.feed.server import FeedServer, FeedSettings
 from collectors.history.settings import HistorySettings
 from collectors.ingest.receiver import ReceiverSettings, ReportReceiver
+from collectors.ingest.silence import watch_for_silence
 from collectors.metrics.settings import MetricsSettings
 from collectors.overload import monitor_of
 from collectors.settings import CollectorSettings
@@ -85,7 +86,9 @@ async def serve(
         contests = ContestWatch(collector, topology, LOGGER.warning)
         monitor = monitor_of(collector, receiver, LOGGER)
         works = [receiver.run(), events.run(), contests.run(), monitor.run(), *(extra.run() for extra in extras)]
-        await _work_until(stop, works)
+        host = "the collector's host" if topology.collector is None else topology.collector.host
+        silence = watch_for_silence(collector.counters, receiver.udp_port, host, warn=LOGGER.warning, tell=LOGGER.info)
+        await _work_until(stop, [*works, _then_wait(silence, stop)])
     finally:
         await feed.stop()
 
@@ -102,6 +105,12 @@ async def _work_until(stop: asyncio.Event, works: Iterable[Coroutine[None, None,
     failed = next((outcome for outcome in outcomes if isinstance(outcome, Exception)), None)
     if failed is not None:
         raise failed
+
+
+async def _then_wait(work: Coroutine[None, None, None], stop: asyncio.Event) -> None:
+    """Run a task that may end before `stop` is set."""
+    await work
+    await stop.wait()
 
 
 async def _wait(stop: asyncio.Event) -> None:

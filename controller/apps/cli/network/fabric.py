@@ -20,6 +20,7 @@ from controller.apps.cli.output import show as show_rows
 
 if TYPE_CHECKING:
     from dataplane.fabric.kernel.manifest import Manifest
+    from dataplane.topology.values import Topology
 
 fabric = typer.Typer(
     name="fabric", help="Bring up topologies in the kernel and keep them running.", no_args_is_help=True
@@ -61,10 +62,12 @@ def up(
     counts = f"{len(network.switches)} switches and {len(network.hosts)} hosts"
     say("fabric")(f"{name}: starting {counts}, which takes up to a minute on a busy machine")
     if detach:
-        _print_ready(_started(("up", topology, "--name", name, "--switch", switch), name))
+        _print_ready(_started(("up", topology, "--name", name, "--switch", switch), name), network)
         return
     log_to_stderr("fabric")
-    standing.run(network, KernelSettings(target=Target(switch), name=name), _print_ready)
+    standing.run(
+        network, KernelSettings(target=Target(switch), name=name), lambda manifest: _print_ready(manifest, network)
+    )
 
 
 @fabric.command()
@@ -160,9 +163,27 @@ def _started(words: Sequence[str], name: str) -> Manifest:
     return standing.named(name)
 
 
-def _print_ready(manifest: Manifest) -> None:
+def _print_ready(manifest: Manifest, network: Topology) -> None:
+    """Print the ready line, and the commands to go on with."""
     line = f"{manifest.fabric_id}: {len(manifest.switches)} switches, {len(manifest.hosts)} hosts"
     ready("fabric")(f"{line}; namespaces {_namespace(manifest, 'NODE')}, P4Runtime {_address(manifest, 'SWITCH')}")
+    for step in next_steps(network, manifest.fabric_id):
+        say("fabric")(step)
+
+
+def next_steps(network: Topology, name: str) -> list[str]:
+    """Return what to run next in a fabric: the daemons, each where it works, and a command in a host."""
+    from dataplane.fabric.kernel.manifest import RUN_ROOT  # noqa: PLC0415
+
+    inside = f"millrace fabric exec --fabric {name}"
+    steps = [f"controller: `millrace controller serve -s FILE` with switches: unix:{RUN_ROOT / name}/{{name}}.sock"]
+    if network.collector is not None:
+        host = network.collector.host  # switches send their reports there
+        steps.insert(0, f"collector, in its host: `{inside} {host} -- millrace collector serve -s FILE`")
+    if len(network.hosts) > 1:
+        first, last = network.hosts[0], network.hosts[-1]
+        steps.append(f"traffic: `{inside} {first.name} -- ping {last.ipv4}`")
+    return [*steps, f"end: `millrace fabric down {name}`"]
 
 
 def _namespace(manifest: Manifest, node: str) -> str:

@@ -18,7 +18,7 @@ from controller.apps.cli.amounts import in_milliseconds
 from controller.apps.cli.load import load_rows, warn_overloads
 from controller.apps.cli.network.feed import FEED, Feed, ask, snapshot_of
 from controller.apps.cli.output import Cells, Format, FormatOption, flat, line_of, show, show_values, utc
-from controller.apps.cli.telemetry.links import links, top
+from controller.apps.cli.telemetry.links import links, top, warn_of_silence
 from controller.apps.cli.telemetry.replay import replay
 from controller.apps.cli.units import milliseconds, percent, seconds
 from controller.common.errors import ControllerError
@@ -301,6 +301,7 @@ def reporters(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
 def status(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
     """List the collector's load and counters, and why it rejected the last bad report."""
     current = ask(feed, lambda client: client.status())
+    warn_of_silence(current)
     # Programs read the counters as numbers; they find the load in the metrics.
     load = list(load_rows(current.load)) if form is Format.TABLE else []
     show(("counter", "count"), [*load, *sorted(current.counters.items())], form)

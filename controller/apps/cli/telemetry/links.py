@@ -13,9 +13,9 @@ import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
 
-from collectors.values import LinkCondition, LinkState, LinkStatus, Snapshot
+from collectors.values import CollectorStatus, LinkCondition, LinkState, LinkStatus, Snapshot
 from controller.apps.cli.amounts import in_seconds
-from controller.apps.cli.network.feed import FEED, Feed, ask, snapshot_of
+from controller.apps.cli.network.feed import FEED, Feed, ask
 from controller.apps.cli.output import Format, FormatOption, LineFormat, flat, line_of, show, show_values, table_of
 from controller.apps.cli.units import milliseconds, percent, seconds
 from controller.common.console import plain_or_terminal
@@ -60,7 +60,8 @@ class LinkRow:
 
 def links(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
     """List all directed links as the collector sees them now, and whether the controller reports them alive."""
-    seen = ask(feed, snapshot_of)
+    current, seen = ask(feed, _status_and_snapshot)
+    warn_of_silence(current)
     if form is Format.TABLE:
         show(_COLUMNS, (_cells(link, seen.statuses.get(key)) for key, link in seen.links.items()), form)
         for key, status in seen.statuses.items():
@@ -90,6 +91,19 @@ def top(  # noqa: PLR0917 - a command line's options
 
     with suppress(KeyboardInterrupt):
         ask(feed, watch, patience_s=None)
+
+
+def warn_of_silence(status: CollectorStatus) -> None:
+    """Print on stderr that no report has arrived yet; figures are the topology's then."""
+    if not status.counters.get("reports"):
+        from collectors.ingest.silence import reasons_of_silence  # noqa: PLC0415
+
+        typer.echo(f"no report has arrived at this collector: {reasons_of_silence('HOST')}", err=True)
+
+
+async def _status_and_snapshot(client: FeedClient) -> tuple[CollectorStatus, Snapshot]:
+    # Unlike a stream, the status fails at once if nothing listens.
+    return await client.status(), await anext(client.snapshots(1_000_000_000))
 
 
 async def _show_live(

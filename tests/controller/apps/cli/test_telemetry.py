@@ -26,12 +26,13 @@ from collectors.feed.server import FeedServer, FeedSettings
 from collectors.history.rows import Observation, RowMaker
 from collectors.history.settings import HistorySettings
 from collectors.history.writer import HistoryWriter
-from collectors.values import ChildKey, JobKey, JobNote, LinkCondition, LinkStatus
+from collectors.values import ChildKey, CollectorStatus, JobKey, JobNote, LinkCondition, LinkStatus
 from controller.apps.cli import output
 from controller.apps.cli.app import app
 from controller.apps.cli.network.feed import ask
 from controller.apps.cli.output import Format
 from controller.apps.cli.telemetry.commands import _awaited
+from controller.apps.cli.telemetry.links import warn_of_silence
 from controller.common.errors import ControllerError
 from dataplane.clock import VirtualClock
 from dataplane.errors import ConfigError
@@ -352,3 +353,11 @@ def test_a_broken_file_is_named_on_stderr(history: str, tmp_path: Path) -> None:
     )
     assert (done.exit_code, done.stdout) == (0, "count_star()\n0\n")
     assert done.stderr.startswith(f"millrace telemetry: {broken}: left out: ")
+
+
+def test_collector_without_reports_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    quiet = CollectorStatus(0, {}, None)
+    warn_of_silence(quiet)
+    assert capsys.readouterr().err.startswith("no report has arrived at this collector: no flow carries telemetry, ")
+    warn_of_silence(replace(quiet, counters={"reports": 1}))
+    assert not capsys.readouterr().err

@@ -15,10 +15,12 @@ import pytest
 from typer.testing import CliRunner
 
 from controller.apps.cli.app import app
+from controller.apps.cli.network.fabric import next_steps
 from dataplane.errors import FabricError
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest, ProcessId
 from dataplane.fabric.kernel.namespaces import RUN_NETNS
 from dataplane.fabric.live import standing
+from dataplane.topology.file import loads
 
 ONE = """
 millrace: 1
@@ -135,3 +137,13 @@ def test_names_that_namespaces_cannot_have_are_wrong_usage(monkeypatch: pytest.M
     done = runner.invoke(app, ["fabric", "up", str(topology), "--name", "a/b"])
     assert done.exit_code == 2
     assert "'a/b' is not 1 to 32 of a-z, 0-9 and -" in done.output
+
+
+def test_next_steps_run_each_daemon_where_it_works() -> None:
+    text = ONE.replace("name: one", "name: one\ncollector: {host: h2}", 1)
+    collector, controller, traffic, end = next_steps(loads(text), "lab")
+    assert collector.endswith("`millrace fabric exec --fabric lab h2 -- millrace collector serve -s FILE`")
+    assert controller.endswith(f"switches: unix:{RUN_ROOT}/lab/{{name}}.sock")
+    assert traffic.startswith("traffic: `millrace fabric exec --fabric lab h1 -- ping 10.")
+    assert end == "end: `millrace fabric down lab`"
+    assert len(next_steps(loads(ONE), "lab")) == 3

@@ -36,7 +36,7 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
 _ANY_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _BOUND = re.compile(r"expected `(int|float)( \| null)?` (?P<sign>[<>]=?) (?P<number>\S+)")
 _NUMBER = re.compile(r"expected `(int|float)( \| null)?`")
-_QUOTED = re.compile(r"expected `str`(?P<null> \| null)?, got `(int|float|bool)`")
+_QUOTED = re.compile(r"expected `str(?P<null> \| null)?`, got `(int|float|bool)`")
 
 DecodeHook = Callable[[type, Any], Any]
 """Constructs values of types that msgspec does not support; raises ValueError."""
@@ -341,7 +341,8 @@ def _explain(
     elif (unit := _time_at(schema, path)) is not None:
         problem = _as_time(problem, unit)
     if _QUOTED.search(problem):
-        problem += ": write it in quotes"
+        example = _example_at(schema, path)
+        problem = f"expected text such as {example}" if example else f"{problem}: write it in quotes"
     key = exact.removeprefix("$").lstrip(".")
     return ConfigError(problem, file=file, line=_line_of(exact, root), key=key or None)
 
@@ -352,6 +353,19 @@ def _time_at(schema: Any, path: str) -> Unit | None:  # noqa: ANN401 - any type
     kind = _type_at(schema, above)
     fields = kind.fields if isinstance(kind, msgspec.inspect.StructType) else ()
     return next((time_of(field) for field in fields if field.encode_name == key), None)
+
+
+def _example_at(schema: Any, path: str) -> str:  # noqa: ANN401 - any type
+    """Return an example of the text at msgspec's `path`, '' if its schema has none."""
+    above, _, key = path.rpartition(".")
+    kind = _type_at(schema, above)
+    fields = kind.fields if isinstance(kind, msgspec.inspect.StructType) else ()
+    types = [field.type for field in fields if field.encode_name == key]
+    members = [
+        member for kind in types for member in (kind.types if isinstance(kind, msgspec.inspect.UnionType) else [kind])
+    ]
+    schemas = [member.extra_json_schema or {} for member in members if isinstance(member, msgspec.inspect.Metadata)]
+    return next((str(schema["examples"][0]) for schema in schemas if schema.get("examples")), "")
 
 
 def _as_time(problem: str, unit: Unit) -> str:

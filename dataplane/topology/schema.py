@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from itertools import count
-from typing import Literal, NoReturn, TypeVar
+from typing import Annotated, Literal, NoReturn, TypeVar
 
 import msgspec
 
@@ -55,14 +55,18 @@ class PlaceSpec(Strict, frozen=True):
     city: str = ""
 
 
+Delay = Annotated[str, msgspec.Meta(examples=["500us"])]
+Rate = Annotated[str, msgspec.Meta(examples=["10 Mbit/s"])]
+
+
 class LinkDefaults(Strict, frozen=True):
     """Default values of a link; rates and times as text with a unit, losses as '0.1%' or 0.001."""
 
-    rate: str = "10 Gbit/s"
-    delay: str = "10 us"
+    rate: Rate = "10 Gbit/s"
+    delay: Delay = "10 us"
     queue_frames: int = 256
     loss: str | float = "0%"
-    jitter: str = "0 ns"
+    jitter: Delay = "0 ns"
 
 
 class DefaultsSpec(Strict, frozen=True):
@@ -100,11 +104,11 @@ class HostSpec(Strict, frozen=True):
     ipv4: str | None = None
     ipv6: str | None = None
     mac: str | None = None
-    rate: str | None = None
-    delay: str | None = None
+    rate: Rate | None = None
+    delay: Delay | None = None
     queue_frames: int | None = None
     loss: str | float | None = None
-    jitter: str | None = None
+    jitter: Delay | None = None
     place: PlaceSpec | None = None
     cores: int | None = None
     memory: list[MediumSpec] = msgspec.field(default_factory=list)
@@ -118,11 +122,11 @@ class LinkSpec(Strict, frozen=True):
     b: str
     a_port: int | None = None
     b_port: int | None = None
-    rate: str | None = None
-    delay: str | None = None
+    rate: Rate | None = None
+    delay: Delay | None = None
     queue_frames: int | None = None
     loss: str | float | None = None
-    jitter: str | None = None
+    jitter: Delay | None = None
 
 
 class TopologySpec(Strict, frozen=True):

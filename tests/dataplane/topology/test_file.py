@@ -233,3 +233,17 @@ def _change(node: Any, data: st.DataObject) -> None:
         del node[key]
     else:
         node[key] = data.draw(VALUES)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ("rate: 10 Mbit/s, delay: 500", "links[0].delay: expected text such as 500us"),
+        ("rate: 10 Mbit/s, delay: 5.5", "links[0].delay: expected text such as 500us"),
+        ("rate: 10, delay: 1 us", "links[0].rate: expected text such as 10 Mbit/s"),
+    ],
+)
+def test_quantity_without_unit_is_refused_with_an_example(wrong: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        loads(f"millrace: 1\nname: x\nswitches: [{{name: a}}, {{name: b}}]\nlinks: [{{a: a, b: b, {wrong}}}]\n")
+    assert str(refused.value) == f"<text>:4: {problem}"

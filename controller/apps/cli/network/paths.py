@@ -281,17 +281,17 @@ async def _nothing(_: RouteClient) -> None:
 
 def _show_explanation(explanation: Explanation, now_ns: int) -> None:
     screen = plain_or_terminal()
-    screen.print(_record_table(explanation, now_ns))
     age = seconds(explanation.figures_age_ns)
+    screen.print(explanation.reason, highlight=False, soft_wrap=True)
+    screen.print(f"figures are {age} s old", highlight=False, soft_wrap=True)
     label = f"{age} s ago" if explanation.feed_is_silent else "now"
     rows = [_row(figures, _label(explanation, figures, label)) for figures in explanation.candidates]
     screen.print(table_of(("", "path", "delay ms", "free Mbit/s"), rows, title=_name(explanation.flow)))
-    screen.print(explanation.reason, highlight=False, soft_wrap=True)
-    screen.print(f"figures are {age} s old", highlight=False, soft_wrap=True)
     for move in explanation.moves:
         when = utc(move.time_ns).isoformat(timespec="milliseconds")
         ago = seconds(now_ns - move.time_ns)
         screen.print(f"moved at {when}, {ago} s ago: {move.reason}", highlight=False, soft_wrap=True)
+    screen.print(_record_table(explanation, now_ns))
 
 
 def _label(explanation: Explanation, figures: PathFigures, now: str) -> str:

@@ -75,7 +75,9 @@ def test_tokens_are_made_listed_and_revoked(run: Run, tmp_path: Path) -> None:
 
 def test_unreachable_server_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLRACE_API", "127.0.0.1:1")
-    assert run("get pods") == ("", "millrace: API at 127.0.0.1:1: [Errno 111] Connection refused\n")
+    remedy = "is it running? `millrace api serve` starts it, and `millrace up` everything"
+    problem = f"cannot connect: Connection refused; {remedy}"
+    assert run("get pods") == ("", f"millrace: API at 127.0.0.1:1: {problem}\n")
 
 
 def completed(words: str) -> list[str]:

@@ -90,7 +90,7 @@ def test_file_states_all_of_a_task(tmp_path: Path) -> None:
         ),
         (
             "millrace: 1\nprogram: {kind: sql, text: x, tables: {t: {file: a.parquet, rows: 0}}}\n",
-            r"t:2: program.tables\[...\].rows: .*>= 1",
+            r"t:2: program.tables.t.rows: .*>= 1",
         ),
         ("", r"it contains no task"),
     ],

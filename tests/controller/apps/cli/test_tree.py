@@ -39,6 +39,7 @@ WITHOUT_FORMAT = {
     "switch": "a daemon with a parser of its own, bmv2's; `switch show` has --format",
     "task logs": "shows what a task has written",
     "telemetry probe": "sends packets until it is stopped",
+    "topology import": "makes a file",
     "up": "runs until it is stopped",
     "version": "prints two words",
 }

@@ -162,8 +162,8 @@ def test_missing_device_is_reported(tmp_path: Path) -> None:
             assert orders["a"].devices == ("/dev/null",)
             assert (orders["b"].devices, orders["b"].environment["MILLRACE_DEVICES"]) == ((), "1")
         with pytest.raises(NodeError, match="devices: 7: this node has no device of that number"):
-            async with world.managing(runtime, world.settings(devices={7: ("/dev/null",)})):
-                pass
+            async with world.managing(runtime, world.settings(devices={7: ("/dev/null",)})) as manager:
+                await manager  # a report of the one before may have arrived last, and have ended the wait
 
     play(tmp_path, act)
 

@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from controller.acceleration.running.errors import RunError
-from controller.acceleration.running.steps.naming import FINAL
+from controller.acceleration.running.steps.naming import FINAL, elsewhere
 from controller.acceleration.running.steps.stepping import Stepping
 from controller.acceleration.running.values import PARTS, Split, StepRun
 
@@ -62,8 +62,7 @@ class DuckDbBackend:
         return tuple(run for runs in self._runs.values() for run in runs)
 
     def _over(self, parts: pa.Table, sql: str, what: str, prefix: str | None = None) -> pa.Table:
-        stepped = prefix is not None and any(name.startswith(prefix) for name in self._devices)
-        if not stepped:
+        if prefix is None or not elsewhere(self._devices, prefix):
             self._connection.register(PARTS, parts)
             try:
                 return self._result(sql, what)
@@ -78,8 +77,7 @@ class DuckDbBackend:
 
     def _result(self, sql: str, what: str, prefix: str | None = None) -> pa.Table:
         try:
-            own = {name for name in self._devices if name.startswith(FINAL) is (prefix == FINAL)}
-            if prefix is not None and own:
+            if prefix is not None and elsewhere(self._devices, prefix):
                 stepping = Stepping(self._connection, sql, self._devices, prefix)
                 try:
                     return stepping.run()

@@ -13,7 +13,13 @@ from controller.acceleration.running.spark.functions import raised, refused
 from controller.acceleration.running.spark.nodes import check_keys
 from controller.acceleration.running.spark.types import FLOATS, INTEGERS, SIGNED, literal, spark_type, text
 from controller.acceleration.running.statements.bound import Node
-from controller.acceleration.running.statements.rendering import Renderer, aggregate_name, orders_of, type_of
+from controller.acceleration.running.statements.rendering import (
+    Renderer,
+    aggregate_name,
+    operator_text,
+    orders_of,
+    type_of,
+)
 
 Refer = Callable[[int], str]
 """The SQL of a column by its position among the columns of an operator's children."""
@@ -98,22 +104,10 @@ class Expressions:
         return row[0]
 
     def _operator(self, node: Node, refer: Refer) -> str:
-        first, *others = self._all(node["children"], refer)
-        match node["type"]:
-            case "OPERATOR_IS_NULL":
-                return f"({first} IS NULL)"
-            case "OPERATOR_IS_NOT_NULL":
-                return f"({first} IS NOT NULL)"
-            case "OPERATOR_NOT":
-                return f"(NOT {first})"
-            case "OPERATOR_COALESCE":
-                return f"coalesce({', '.join([first, *others])})"
-            case "COMPARE_IN":
-                return f"({first} IN ({', '.join(others)}))"
-            case "COMPARE_NOT_IN":
-                return f"({first} NOT IN ({', '.join(others)}))"
-            case other:
-                raise refused(other.removeprefix("OPERATOR_").replace("_", " "))
+        written = operator_text(node["type"], self._all(node["children"], refer))
+        if written is None:
+            raise refused(node["type"].removeprefix("OPERATOR_").replace("_", " "))
+        return written
 
     def _function(self, node: Node, refer: Refer) -> str:
         nodes: list[Node] = node.get("children", [])

@@ -271,22 +271,10 @@ class Renderer:
                 raise StatementError(f"SQL: {_spoken(other)} cannot be split across workers")
 
     def _operator(self, node: Node, refer: Refer) -> str:
-        first, *others = self._all(node["children"], refer)
-        match node["type"]:
-            case "OPERATOR_IS_NULL":
-                return f"({first} IS NULL)"
-            case "OPERATOR_IS_NOT_NULL":
-                return f"({first} IS NOT NULL)"
-            case "OPERATOR_NOT":
-                return f"(NOT {first})"
-            case "OPERATOR_COALESCE":
-                return f"coalesce({', '.join([first, *others])})"
-            case "COMPARE_IN":
-                return f"({first} IN ({', '.join(others)}))"
-            case "COMPARE_NOT_IN":
-                return f"({first} NOT IN ({', '.join(others)}))"
-            case other:
-                raise StatementError(f"SQL: {_spoken(other)} cannot be split across workers")
+        text = operator_text(node["type"], self._all(node["children"], refer))
+        if text is None:
+            raise StatementError(f"SQL: {_spoken(node['type'])} cannot be split across workers")
+        return text
 
     def _function(self, node: Node, refer: Refer) -> str:
         arguments = self._all(node.get("children", []), refer)
@@ -334,6 +322,26 @@ class Renderer:
         way = "DESC" if node["type"] == "DESCENDING" else "ASC"
         nulls = "NULLS FIRST" if node["null_order"].replace("_", " ") == "NULLS FIRST" else "NULLS LAST"
         return f"{self.expression(node['expression'], refer)} {way} {nulls}"
+
+
+def operator_text(kind: str, arguments: Sequence[str]) -> str | None:
+    """Return the SQL of an operator that all dialects write the same, None for another one."""
+    first, *others = arguments
+    match kind:
+        case "OPERATOR_IS_NULL":
+            return f"({first} IS NULL)"
+        case "OPERATOR_IS_NOT_NULL":
+            return f"({first} IS NOT NULL)"
+        case "OPERATOR_NOT":
+            return f"(NOT {first})"
+        case "OPERATOR_COALESCE":
+            return f"coalesce({', '.join(arguments)})"
+        case "COMPARE_IN":
+            return f"({first} IN ({', '.join(others)}))"
+        case "COMPARE_NOT_IN":
+            return f"({first} NOT IN ({', '.join(others)}))"
+        case _:
+            return None
 
 
 def _is_rebound(node: Node) -> bool:

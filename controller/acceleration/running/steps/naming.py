@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from controller.acceleration.plans import ROOT
 from controller.acceleration.running.statements.bound import Node, children
 from controller.acceleration.running.steps.pushing import AGGREGATE, COMPARISON_JOIN, CROSS, FILTER, PROJECTION
+from controller.acceleration.values import CPU
 
 FINAL: Final = ROOT
 """Prefix of the names of steps at the root, over merged rows."""
@@ -63,6 +64,15 @@ class _Namer:
         if kind:
             self.counts[kind] += 1
             self.steps.append(Step(f"{kind}-{self.counts[kind]}", kind, node, reads))
+
+
+def elsewhere(devices: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return the devices other than the CPU of one part's steps: those on the shards (''), or at the root (FINAL)."""
+    return {
+        name: device
+        for name, device in devices.items()
+        if device != CPU and name.startswith(FINAL) is (prefix == FINAL)
+    }
 
 
 def steps_of(plan: Node) -> tuple[Step, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from controller.acceleration.running.statements.bound import CTE, CTE_REF, GET, Node, children
+from controller.acceleration.running.statements.bound import GET, Node, children
 
 FILTER: Final = "LOGICAL_FILTER"
 PROJECTION: Final = "LOGICAL_PROJECTION"
@@ -61,10 +61,6 @@ def width(node: Node) -> int:
             return len(node.get("groups", [])) + len(node.get("expressions", []))
         case kind if kind in _SAME_WIDTH:
             return width(inputs[0])
-        case kind if kind == CTE:
-            return width(inputs[1])
-        case kind if kind == CTE_REF:
-            return len(node["bound_columns"])
         case "LOGICAL_UNION":
             return int(node["column_count"])
         case _ if node.get("join_type") in _ONE_SIDED:

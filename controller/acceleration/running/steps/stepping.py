@@ -18,7 +18,7 @@ import pyarrow as pa
 from controller.acceleration.running.errors import StatementError
 from controller.acceleration.running.statements.bound import Node, children
 from controller.acceleration.running.statements.rendering import Relation, Renderer
-from controller.acceleration.running.steps.naming import FINAL, Step
+from controller.acceleration.running.steps.naming import Step, elsewhere
 from controller.acceleration.running.steps.planning import planned_steps
 from controller.acceleration.running.values import StepRun
 from controller.acceleration.values import CPU
@@ -42,7 +42,8 @@ class Stepping:
         self, connection: duckdb.DuckDBPyConnection, sql: str, devices: Mapping[str, str], prefix: str = ""
     ) -> None:
         self.runs: list[StepRun] = []
-        self._connection, self._sql, self._devices, self._prefix = connection, sql, devices, prefix
+        self._connection, self._sql, self._prefix = connection, sql, prefix
+        self._devices = elsewhere(devices, prefix)
         self._steps: dict[int, Step] = {}
         self._given: dict[int, Relation] = {}
         self._held: dict[int, Columns | None] = {}
@@ -54,18 +55,14 @@ class Stepping:
             return self._stepped()
         except StatementError as error:
             # What is rendered is a whitelist: a step that is not in it cannot be cut out of its statement.
-            self.runs = [StepRun(name, CPU, None, str(error)) for name in self._wanted()]
+            self.runs = [StepRun(name, CPU, None, str(error)) for name in self._devices]
             return self._connection.sql(self._sql).to_arrow_table()
-
-    def _wanted(self) -> list[str]:
-        own = (name for name in self._devices if name.startswith(FINAL) is (self._prefix == FINAL))
-        return [name for name in own if self._devices[name] != CPU]
 
     def _stepped(self) -> pa.Table:
         plan, steps = planned_steps(self._connection, self._sql)
         self._torch_device = torch_device()
         if self._torch_device is None:
-            self.runs = [StepRun(name, CPU, None, "torch is not installed") for name in self._wanted()]
+            self.runs = [StepRun(name, CPU, None, "torch is not installed") for name in self._devices]
             return self._connection.sql(self._sql).to_arrow_table()
         names = [str(row[0]) for row in self._connection.execute(f"DESCRIBE {self._sql}").fetchall()]
         self._steps = {id(step.node): step for step in steps}
@@ -142,7 +139,7 @@ class Stepping:
         self._given[id(node)] = Relation(texts, name)
 
     def _is_elsewhere(self, step: Step) -> bool:
-        return self._devices.get(self._prefix + step.name, CPU) != CPU
+        return self._prefix + step.name in self._devices
 
     def _note(self, step: Step, why: str) -> None:
         self.runs.append(StepRun(self._prefix + step.name, CPU, None, why))

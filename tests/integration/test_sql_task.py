@@ -22,13 +22,14 @@ from tests.waiting import HANG_S, wait_until
 
 pytestmark = [pytest.mark.root, pytest.mark.timeout(600)]
 HOSTS = {"h1": "10.0.1.1:7700", "h2": "10.0.1.2:7700"}
-TOPOLOGY = """
+NAME = f"sql-task-{os.getpid()}"
+TOPOLOGY = f"""
 millrace: 1
-name: sql-task
-collector: {host: c1}
-defaults: {access: {rate: 1 Gbit/s, delay: 10 us}}
-switches: [{name: s1}]
-hosts: [{name: h1, switch: s1}, {name: h2, switch: s1}, {name: c1, switch: s1}]
+name: {NAME}
+collector: {{host: c1}}
+defaults: {{access: {{rate: 1 Gbit/s, delay: 10 us}}}}
+switches: [{{name: s1}}]
+hosts: [{{name: h1, switch: s1}}, {{name: h2, switch: s1}}, {{name: c1, switch: s1}}]
 links: []
 """
 SQL = "SELECT item, sum(price), count(*) FROM lines WHERE price < 900 GROUP BY item ORDER BY item"
@@ -80,10 +81,12 @@ class Site:
             up = stack.enter_context(self._started("up", "--settings", str(self._folder / "up.yaml")))
             wait_until(lambda: self._says(up, "centre-east metrics"), lambda: self._log(up), limit_s=HANG_S)
             wait_until(lambda: "1 of 1 switches reconciled" in self.millrace("status").stdout, "no switch is ready")
+            fabrics = json.loads(self.millrace("fabric", "list", "--format", "json").stdout)
+            (fabric,) = (row["fabric"] for row in fabrics if row["topology"] == NAME)
             for host, address in HOSTS.items():
                 worker = ("accel", "worker", "--listen", address, "--secret-file", str(secret))
                 command = (sys.executable, "-m", "controller.apps.cli", *worker)
-                log = stack.enter_context(self._started("fabric", "exec", host, *command))
+                log = stack.enter_context(self._started("fabric", "exec", "--fabric", fabric, host, *command))
                 wait_until(lambda log=log, host=host: self._says(log, HOSTS[host]), lambda log=log: self._log(log))  # type: ignore[misc]
             self._stack = stack.pop_all()
         return self

@@ -118,6 +118,9 @@ def test_head_is_answered_as_get_without_the_body() -> None:
             await until_it_knows(client)
             for path in ("/directory", "/networkmap/hosts", "/costmap/hosts/delay-ow-num"):
                 full, head = await client.get(path), await client.head(path)
+                # Costs change while the collector's knowledge ages: ask until the answers around the head are as long.
+                while len((after := await client.get(path)).content) != len(full.content):
+                    full, head = after, await client.head(path)
                 assert (head.status_code, head.content) == (200, b"")
                 names = ("content-type", "content-length", "etag", "cache-control")
                 assert [head.headers.get(name) for name in names] == [full.headers.get(name) for name in names], path

@@ -177,13 +177,16 @@ class _Maker:
             feed=FeedSettings(address=self.settings.address("collector"), tls=self.settings.tls),
             collector=replace(section.state, state=state, relays=self._relays()),
             events=section.events,
-            history=section.history or HistorySettings(folder=str(self.state.path / "history")),
+            history=self._history(),
             metrics=section.metrics,
         )
         addresses = {"reports": f"{section.listen}:{self._report_port()}/udp", "feed": settings.feed.address}
         if section.metrics is not None:
             addresses["metrics"] = f"http://{target_of(section.metrics.address)}:{section.metrics.port}/metrics"
         return DaemonPlan("collector", ("collector", "serve"), settings, addresses, reloads=True, asks=("fabric",))
+
+    def _history(self) -> HistorySettings:
+        return self.settings.collector.history or HistorySettings(folder=str(self.state.path / "history"))
 
     def _relays(self) -> tuple[str, ...] | None:
         """Return the trusted relays of any switch's reports: for a collector on loopback, the fabric."""
@@ -266,12 +269,19 @@ class _Maker:
             queue=section.queue,
             metrics=section.metrics,
             explained_nodes=section.explained_nodes,
-            tasks=section.tasks or (TaskSettings() if self.settings.centres else None),
+            tasks=self._tasks(),
         )
         # Its own token gives it only a scheduler's rights, and puts its name on its actions.
         token = self.state.path / "tokens" / "scheduler"
         asks = ("collector", "paths", "api")
         return DaemonPlan("scheduler", ("scheduler", "serve"), settings, {}, reloads=True, token=token, asks=asks)
+
+    def _tasks(self) -> TaskSettings | None:
+        """Return the settings of the task scheduler; it forecasts the network by this collector's history."""
+        tasks = self.settings.scheduler.tasks or (TaskSettings() if self.settings.centres else None)
+        if tasks is None or tasks.history is not None:
+            return tasks
+        return replace(tasks, history=self._history().folder)
 
     def placement(self) -> DaemonPlan:
         section, jobs = self.settings.placement, self.settings.controller.jobs

@@ -16,11 +16,12 @@ from controller.probing.hours.values import (
     GoodHours,
     Hour,
     HourState,
+    NetworkWindow,
     PathSample,
     ProbeSample,
     Sample,
 )
-from controller.probing.hours.windows import good_windows
+from controller.probing.hours.windows import network_windows
 
 __all__ = [
     "Cause",
@@ -30,11 +31,12 @@ __all__ = [
     "GoodHours",
     "Hour",
     "HourState",
+    "NetworkWindow",
     "PathSample",
     "ProbeSample",
     "Sample",
     "forecast",
     "good_hours",
-    "good_windows",
+    "network_windows",
     "probe_samples",
 ]

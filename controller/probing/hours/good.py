@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 from typing import Final
@@ -130,6 +130,19 @@ class _Level:
         middle = median(values)
         return middle > SLOWER * self.good and middle - self.good > _ERRORS * self.scatter / math.sqrt(len(values))
 
+    def slowdown(self, values: Sequence[float]) -> float:
+        """Return the factor of figures over the good level, or 1 if they are not above it by more than chance."""
+        return median(values) / self.good if self.good and self.is_slow(values) else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """State of some measurements, its reason, and the factor by which transfers take longer than in good hours."""
+
+    state: HourState
+    reason: str
+    slowdown: float | None
+
 
 def good_hours(
     samples: Sequence[ProbeSample], path: Sequence[PathSample], now_s: float, *, window_s: float = WINDOW_S
@@ -148,9 +161,9 @@ def good_hours(
     )
     changes = _changes(recent, seen)
     since_s = max(now_s - NOW_S, changes[-1].time_s if changes else -math.inf)
-    state, reason = _now(judge, recent, seen, since_s) or _as_on_other_days(hours[_hour_of(now_s)])
+    verdict = _now(judge, recent, seen, since_s) or _as_on_other_days(hours[_hour_of(now_s)])
     expected = forecast([Sample(sample.time_s, sample.run_time_s) for sample in recent], now_s)
-    return GoodHours(hours, changes, state, reason, expected)
+    return GoodHours(hours, changes, verdict.state, verdict.reason, verdict.slowdown, expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,42 +191,50 @@ class _Judge:
 
     def hour(self, number: int, samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> Hour:
         """Return the verdict on an hour of the day."""
-        state, reason = self.state(samples, path)
+        verdict = self.verdict(samples, path)
         return Hour(
             number,
-            state,
-            reason,
+            verdict.state,
+            verdict.reason,
             samples=len(samples),
             run_time_s=_median([sample.run_time_s for sample in samples]),
             network_s=_median(_network(samples)),
             compute_s=_median(_compute(samples)),
             available_bps=_median([sample.available_bps for sample in path]),
             delay_ns=_median([sample.delay_ns for sample in path]),
+            slowdown=verdict.slowdown,
         )
 
-    def state(self, samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> tuple[HourState, str]:
-        """Return the state by some runs and telemetry of the same time, and the reason."""
-        way_is_slow = self.taken_bps.is_slow(_bit_s(path)) or self.delay_ns.is_slow(
-            [sample.delay_ns for sample in path]
+    def verdict(self, samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> _Verdict:
+        """Return the state by some runs and telemetry of the same time, the reason, and transfers' slowdown."""
+        path_slowdown = max(
+            self.taken_bps.slowdown(_bit_s(path)), self.delay_ns.slowdown([sample.delay_ns for sample in path])
         )
+        path_is_slow = path_slowdown > 1
         if not samples:
             if not path:
-                return HourState.UNKNOWN, "not probed, no telemetry"
+                return _Verdict(HourState.UNKNOWN, "not probed, no telemetry", None)
             slow = (
                 "less bandwidth is free on the path, or delays are longer"
-                if way_is_slow
+                if path_is_slow
                 else "the path is as in good hours"
             )
-            return (HourState.SLOW_NETWORK if way_is_slow else HourState.GOOD), f"by telemetry alone: {slow}"
+            state = HourState.SLOW_NETWORK if path_is_slow else HourState.GOOD
+            return _Verdict(state, f"by telemetry alone: {slow}", path_slowdown)
         network, compute = _network(samples), _compute(samples)
         if self.network_s.is_slow(network) or self.compute_s.is_slow(compute):
-            return self._told_apart(network, compute)
-        if not self.run_time_s.is_slow([sample.run_time_s for sample in samples]):
-            return HourState.GOOD, f"runs take {self._ratio(samples):.2f} times what they take in good hours"
+            state, reason = self._told_apart(network, compute)
+            return _Verdict(state, reason, self.network_s.slowdown(network))
+        run_times = [sample.run_time_s for sample in samples]
         slow = f"runs take {self._ratio(samples):.2f} times what they take in good hours"
-        if way_is_slow and not network:
-            return HourState.SLOW_NETWORK, f"{slow}, and less bandwidth is free on the path, or delays are longer"
-        return HourState.SLOW, f"{slow}: cause unknown"
+        if not self.run_time_s.is_slow(run_times):
+            return _Verdict(HourState.GOOD, slow, 1.0)
+        if path_is_slow and not network:
+            reason = f"{slow}, and less bandwidth is free on the path, or delays are longer"
+            return _Verdict(HourState.SLOW_NETWORK, reason, path_slowdown)
+        # Measured network kernels are as fast as in good hours; without them the network may be the cause.
+        slowdown = 1.0 if network else self.run_time_s.slowdown(run_times)
+        return _Verdict(HourState.SLOW, f"{slow}: cause unknown", slowdown)
 
     def _told_apart(self, network: Sequence[float], compute: Sequence[float]) -> tuple[HourState, str]:
         """Return which kernels add more to the time."""
@@ -248,20 +269,18 @@ def _level(by_hour: Iterable[Sequence[float]]) -> _Level:
     return _Level(float(np.quantile(medians, _GOOD_QUANTILE, method="lower")), scatter)
 
 
-def _now(
-    judge: _Judge, samples: Sequence[ProbeSample], path: Sequence[PathSample], since_s: float
-) -> tuple[HourState, str] | None:
-    """Return the state by the last measurements, and the reason; None if nothing is fresh."""
+def _now(judge: _Judge, samples: Sequence[ProbeSample], path: Sequence[PathSample], since_s: float) -> _Verdict | None:
+    """Return the verdict by the last measurements; None if nothing is fresh."""
     fresh = [sample for sample in samples if sample.time_s >= since_s][-LEAST_SIDE:]
     way = [sample for sample in path if sample.time_s >= since_s][-LEAST_SIDE:]
     if not fresh and not way:
         return None
-    state, reason = judge.state(fresh, way)
-    return state, f"by the last {len(fresh) or len(way)} measurements: {reason}"
+    verdict = judge.verdict(fresh, way)
+    return replace(verdict, reason=f"by the last {len(fresh) or len(way)} measurements: {verdict.reason}")
 
 
-def _as_on_other_days(hour: Hour) -> tuple[HourState, str]:
-    return hour.state, f"as at this hour of other days: {hour.reason}"
+def _as_on_other_days(hour: Hour) -> _Verdict:
+    return _Verdict(hour.state, f"as at this hour of other days: {hour.reason}", hour.slowdown)
 
 
 def _changes(samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> tuple[Change, ...]:

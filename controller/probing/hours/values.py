@@ -104,6 +104,22 @@ class Hour:
     compute_s: float | None = None
     available_bps: float | None = None
     delay_ns: float | None = None
+    slowdown: float | None = None
+    """Factor by which transfers take longer than in good hours; None if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkWindow:
+    """A time in which a centre's network is forecast to be the same: nanoseconds since 1970.
+
+    `slowdown` is the factor by which transfers take longer than in good hours. Without evidence about the hours
+    (`is_known` is false) it is what is usual at the centre.
+    """
+
+    begin_ns: int
+    end_ns: int
+    slowdown: float = 1.0
+    is_known: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +131,8 @@ class GoodHours:
     now: HourState = HourState.UNKNOWN
     reason: str = ""
     """Reason for `now`."""
+    slowdown: float | None = None
+    """Factor by which transfers take longer now than in good hours; None if unknown."""
     run_time_s: Forecast | None = None
     """Forecast of the next run's time."""
 

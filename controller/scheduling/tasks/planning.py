@@ -1,7 +1,8 @@
 """The plan of all waiting tasks: where and when each begins, decided one after the other, the highest priority first.
 
 If a task would end sooner by waiting for units than by starting on free ones, it waits: the plan's books keep the units
-for it. Only tasks that begin now are dispatched; all others are planned again next time.
+for it. So does a task whose deadline leaves it time for a better network, if that saves more than it costs. Only tasks
+that begin now are dispatched; all others are planned again next time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 from controller.scheduling.framework.policies import Flags, Floats
 from controller.scheduling.tasks.deciding import Verdict, decide
 from controller.scheduling.tasks.profiles import TaskProfile
-from controller.scheduling.tasks.values import CentresView, Options, PendingTask, TimedOptions, Window
+from controller.scheduling.tasks.values import CentresView, Options, PendingTask, TimedOptions
+from controller.scheduling.tasks.waiting import WAIT_COST, Outlook
 from dataplane.clock import NS_PER_S
 
 
@@ -26,8 +28,9 @@ def order_of(tasks: Iterable[PendingTask]) -> list[PendingTask]:
 class Plan:
     """A plan over a view, whose slots are its books. `decide` plans one more task."""
 
-    def __init__(self, view: CentresView) -> None:
-        self.view = view
+    def __init__(self, view: CentresView, wait_cost: float = WAIT_COST) -> None:
+        self.view, self._wait_cost = view, wait_cost
+        self._outlooks = {pair: Outlook(windows, view.now_ns) for pair, windows in view.network.items()}
         self._starts: dict[int, _Starts] = {}
         self._taken: list[int] = []
         self._open = {position for position, slots in enumerate(view.slots) if slots.free}
@@ -55,12 +58,14 @@ class Plan:
         """Return the options of a task with their start and transfer times."""
         transfer_s, is_measured = self._transfer_s(task, options)
         start_s = self._start_s(options)
-        is_good = np.ones(len(options), np.bool_)
-        if task.reads:
-            start_s, is_good = self._in_good_hours(task, options, start_s, transfer_s)
         if task.not_before_ns is not None and task.not_before_ns > self.view.now_ns:
             start_s = np.maximum(start_s, (task.not_before_ns - self.view.now_ns) / NS_PER_S)
-        return TimedOptions(self.view, options, start_s, transfer_s, is_measured, is_good)
+        slowdown, waits_s = np.ones(len(options)), np.zeros(len(options))
+        if task.reads and self._outlooks:
+            transfer_s = transfer_s.copy()
+            self._await_network(task, options, start_s, (transfer_s, slowdown, waits_s))
+            start_s = start_s + waits_s
+        return TimedOptions(self.view, options, start_s, transfer_s, is_measured, slowdown, waits_s)
 
     def _start_s(self, options: Options) -> Floats:
         starts = self._starts.get(id(options))
@@ -75,26 +80,33 @@ class Plan:
             times = self._transfers[key] = _transfer_times(task, options, self.view)
         return times
 
-    def _in_good_hours(
-        self, task: PendingTask, options: Options, start_s: Floats, transfer_s: Floats
-    ) -> tuple[Floats, Flags]:
-        """Return start times that wait for good hours as far as the deadline allows, and which options reach them."""
-        start_s, is_good = start_s.copy(), np.ones(len(options), np.bool_)
-        needed_s = transfer_s + options.high
+    def _await_network(
+        self, task: PendingTask, options: Options, start_s: Floats, columns: tuple[Floats, Floats, Floats]
+    ) -> None:
+        """Write the columns of options with a forecast: the transfer's time and slowdown, and how long it waits."""
+        transfer_s, slowdown, waits_s = columns
+        latest_s = -math.inf if task.deadline_ns is None else (task.deadline_ns - self.view.now_ns) / NS_PER_S
         for position, rows in options.rows_of.items():
-            windows = self.view.good.get((task.main_host, self.view.offers[position].centre))
-            if windows is None:
+            outlook = self._outlooks.get((task.main_host, self.view.offers[position].centre))
+            if outlook is None:
                 continue
+            # The cost map's times hold for the present network.
+            now = outlook.slowdown(0.0)
             for row in rows.tolist():
-                if not math.isfinite(start_s[row]):
+                if not (math.isfinite(start_s[row]) and math.isfinite(transfer_s[row])):
                     continue
-                at_s = _good_start_s(windows, self.view.now_ns, float(start_s[row]))
-                is_good[row] = at_s is not None and (
-                    at_s <= start_s[row] or _fits(task, self.view.now_ns, at_s, float(needed_s[row]))
+                free_s, good_s = float(start_s[row]), float(transfer_s[row]) / now
+                begin_s = outlook.best_start_s(
+                    free_s,
+                    good_s,
+                    units=int(options.units[row]),
+                    run_s=float(options.high[row]),
+                    latest_s=latest_s,
+                    wait_cost=self._wait_cost,
                 )
-                if is_good[row] and at_s is not None:
-                    start_s[row] = at_s
-        return start_s, is_good
+                waits_s[row] = begin_s - free_s
+                transfer_s[row] = outlook.transfer_s(begin_s, good_s)
+                slowdown[row] = outlook.slowdown(begin_s)
 
 
 class _Starts:
@@ -130,16 +142,3 @@ def _transfer_times(task: PendingTask, options: Options, view: CentresView) -> t
                 seconds[position] += read.nbytes * rate[0] if read.nbytes else 0.0
         is_measured[position] = all(rate is not None and rate[1] for rate in rates)
     return seconds[options.offer], is_measured[options.offer]
-
-
-def _good_start_s(windows: Sequence[Window], now_ns: int, start_s: float) -> float | None:
-    """Return the first time from the given one on when the network is forecast good; None if there is none."""
-    at_ns = now_ns + round(start_s * NS_PER_S)
-    starts = (max(window.begin_ns, at_ns) for window in windows if window.end_ns > at_ns)
-    begin_ns = min(starts, default=None)
-    return None if begin_ns is None else (begin_ns - now_ns) / NS_PER_S
-
-
-def _fits(task: PendingTask, now_ns: int, start_s: float, needed_s: float) -> bool:
-    """Return whether a task that waits this long still meets its deadline; one without a deadline does not wait."""
-    return task.deadline_ns is not None and now_ns + (start_s + needed_s) * NS_PER_S <= task.deadline_ns

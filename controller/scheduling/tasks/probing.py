@@ -48,6 +48,8 @@ class ProbingSettings(Settings, frozen=True):
     period_s: Annotated[float, Meta(gt=0, le=1e9)] | None = 21_600.0
     """Age at which a result is measured again, for types in use within `used`; null: never."""
     used_s: Annotated[float, Meta(gt=0, le=1e9)] = 86_400.0
+    network_period_s: Annotated[float, Meta(gt=0, le=1e9)] | None = 3600.0
+    """Interval of the network check at each centre that offers its kernel, whatever tasks there are; null: never."""
     fresh_s: Annotated[float, Meta(gt=0, le=1e9)] = 86_400.0
     """A result older than this counts as history."""
     expected_s: Annotated[float, Meta(gt=0, le=1e6)] = 5.0
@@ -64,6 +66,7 @@ class Reason(StrEnum):
     FINISHED = "finished"
     PERIOD = "period"
     DEMAND = "demand"
+    NETWORK = "network"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ class Need:
     `probes` are by name with their kernels; `waiting` counts tasks, the oldest since `since_ns`; `used_ns` is when a
     task last arrived or ended; `finished_at` are places, centre and unit, where its tasks have run. `work_unit_s` are
     the known unit-seconds of its tasks, `spent_unit_s` those of its probes.
+
+    The network check is a type without tasks (`checks_network`): it takes one unit of each centre for a moment.
     """
 
     task_type: str
@@ -84,6 +89,7 @@ class Need:
     finished_at: frozenset[tuple[str, str]] = frozenset()
     work_unit_s: float = 0.0
     spent_unit_s: float = 0.0
+    checks_network: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +169,9 @@ class _Deciding:
 
     def take(self, need: Need) -> None:
         """Order the probes that a type needs, within the limits."""
+        if need.checks_network:
+            self._check_networks(need)
+            return
         asking = sorted(self._places, key=lambda place: (-place.free, place.offer.key))
         for probe, kernels in need.probes.items():
             cost_left = self._cost_left(need)
@@ -172,10 +181,32 @@ class _Deciding:
                 order = self._order(need, probe, kernels, place)
                 if order is not None:
                     cost_left -= self._cost_of(need)
-                    self._at.add(order.centre)
-                    self._of_probe[probe] += 1
-                    self._all += 1
-                    self.orders.append(order)
+                    self._add(order)
+
+    def _check_networks(self, need: Need) -> None:
+        """Order the checks that are due, each on the unit type of a centre that has most free units."""
+        period_s = self._settings.network_period_s
+        if period_s is None:
+            return
+        for probe, kernels in need.probes.items():
+            measured_ns: dict[str, int] = {}
+            for (name, centre, _), state in self._known.items():
+                if name == probe:
+                    measured_ns[centre] = max(measured_ns.get(centre, 0), 0, *state.measured_ns.values())
+            for place in sorted(self._places, key=lambda place: (place.offer.centre, -place.free, place.offer.key)):
+                offer = place.offer
+                state = self._known.get((probe, *offer.key), NOTHING)
+                is_due = self._is_older(measured_ns.get(offer.centre, 0), period_s) and not self._must_rest(state)
+                is_possible = offer.centre not in self._at and place.free >= 1 and kernels <= offer.operators
+                if is_due and is_possible and self._all < self._settings.most_at_once:
+                    number = state.number + 1
+                    self._add(Order(probe, need.task_type, *offer.key, (1,), Reason.NETWORK, number))
+
+    def _add(self, order: Order) -> None:
+        self._at.add(order.centre)
+        self._of_probe[order.probe] += 1
+        self._all += 1
+        self.orders.append(order)
 
     def _has_room(self, need: Need) -> bool:
         of_type = sum(self._of_probe[probe] for probe in need.probes)

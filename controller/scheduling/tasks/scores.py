@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import numpy as np
 
+from controller.probing.hours.good import SLOWER
 from controller.scheduling.framework.policies import MOST_POINTS, Floats, Longs, NoSettings
 from controller.scheduling.tasks.values import PendingTask, TimedOptions
+from controller.scheduling.tasks.waiting import known_share
 from dataplane.clock import NS_PER_S
 
 
@@ -79,16 +83,26 @@ class GoodHours:
 
     def points(self, task: PendingTask, timed: TimedOptions, rows: Longs) -> Longs:  # noqa: ARG002
         """Return the most points in good hours or without a forecast, none otherwise."""
-        points: Longs = np.where(timed.is_good[rows], MOST_POINTS, 0).astype(np.int64)
+        points: Longs = np.where(timed.slowdown[rows] < SLOWER, MOST_POINTS, 0).astype(np.int64)
         return points
 
     def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:
-        """Return whether it begins in good hours."""
+        """Return what is forecast for its start, whether it waits for that, and how much is known."""
         if not task.reads:
             return "it reads nothing over the network"
-        if (task.main_host, timed.offer(row).centre) not in timed.view.good:
+        windows = timed.view.network.get((task.main_host, timed.offer(row).centre))
+        if windows is None:
             return "there is no forecast"
-        return "begins in good hours" if timed.is_good[row] else "begins while the network is forecast worse"
+        known = f"the network is known for {known_share(windows):.0%} of the next day"
+        slowdown = timed.slowdown[row]
+        forecast = "as in good hours" if slowdown < SLOWER else f"in {slowdown:.1f} times the time of good hours"
+        if timed.waits_s[row] > 0:
+            begin = datetime.fromtimestamp(timed.view.now_ns / NS_PER_S + timed.start_s[row], UTC)
+            return f"waits until {begin:%H:%M} UTC, when its data is forecast to arrive {forecast}; {known}"
+        if slowdown < SLOWER:
+            return f"its data is forecast to arrive {forecast}; {known}"
+        why = "it has no deadline to wait for" if task.deadline_ns is None else "waiting would cost more than it saves"
+        return f"its data is forecast to arrive {forecast}, but {why}; {known}"
 
 
 def _transfer_reason(task: PendingTask, timed: TimedOptions, row: int) -> str:

@@ -11,6 +11,7 @@ from controller.probing.evaluation.trust import TrustSettings
 from controller.scheduling.tasks.prices import PriceSettings
 from controller.scheduling.tasks.probing import ProbingSettings
 from controller.scheduling.tasks.profiles import ACCELERATED, ALL_UNITS, FIXED_BENCHMARK, MEASURED, TaskProfileSettings
+from controller.scheduling.tasks.waiting import WAIT_COST
 from dataplane.config import Strict
 
 
@@ -36,6 +37,8 @@ class TaskSettings(Strict, frozen=True):
     """Maximum number of waiting tasks examined per round; the others follow when there are fewer."""
     retries: Annotated[int, Meta(ge=0, le=1000)] = 3
     """Number of times that a task is sent again after its centre falls silent; then it has failed."""
+    wait_cost: Annotated[float, Meta(ge=0, le=1e6)] = WAIT_COST
+    """Unit-seconds that a second of waiting for a better network must save; waiting also needs a deadline."""
     history: str | None = None
     """A folder of the collector's history: past telemetry of the paths to centres; needs the topology."""
     explained_centres: Annotated[int, Meta(ge=1, le=256)] = 16

@@ -12,6 +12,7 @@ from controller.apiserver.resources.task import OperatorCount, UnitChoice
 from controller.cluster.cost_map import CostMap
 from controller.cluster.estimates import Estimate
 from controller.cluster.estimates.values import FIRMNESS
+from controller.probing.hours import NetworkWindow
 from controller.scheduling.framework.policies import Flags, Floats, Longs
 from controller.scheduling.tasks.slots import Slots
 from dataplane.topology.values import DeviceKind
@@ -72,14 +73,6 @@ class Offer:
     def key(self) -> tuple[str, str]:
         """Identifying key."""
         return (self.centre, self.unit)
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A time in which a centre's network is forecast good, nanoseconds since 1970."""
-
-    begin_ns: int
-    end_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +153,8 @@ class CentresView:
     slots: tuple[Slots, ...]
     transfer_s: Mapping[tuple[str, str], tuple[float, bool]] = field(default_factory=dict)
     """Seconds per byte from a host to a centre, and whether that was measured; infinite if unreachable."""
-    good: Mapping[tuple[str, str], tuple[Window, ...]] = field(default_factory=dict)
-    """Windows in which the network from a host to a centre is forecast good; missing pairs are unknown."""
+    network: Mapping[tuple[str, str], tuple[NetworkWindow, ...]] = field(default_factory=dict)
+    """Forecast of the network from a host to a centre; missing pairs are unknown."""
     costs: CostMap | None = None
     """Cost map of the topology's hosts, None if unknown."""
 
@@ -198,9 +191,9 @@ class CentresView:
 class TimedOptions:
     """The candidates of a task: its options, with the start and duration of each.
 
-    Columns are seconds: `start_s` from now until units are free (and, for a task that may wait, until the network is
-    forecast good), `transfer_s` until its input has arrived (infinite if unreachable), and the bounds of the run time
-    in `options`. `is_good` says whether the option begins in its centre's good hours.
+    Columns are seconds: `start_s` from now until units are free and `waits_s`, which it includes, for a better network;
+    `transfer_s` until its input has arrived (infinite if unreachable), and the bounds of the run time in `options`.
+    `slowdown` is the factor by which transfers are forecast to take longer at its start than in good hours.
     """
 
     view: CentresView
@@ -208,7 +201,8 @@ class TimedOptions:
     start_s: Floats
     transfer_s: Floats
     is_measured_way: Flags
-    is_good: Flags
+    slowdown: Floats
+    waits_s: Floats
 
     def __len__(self) -> int:
         return len(self.options)

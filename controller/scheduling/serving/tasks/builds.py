@@ -23,14 +23,27 @@ BENCHMARK_TYPE: Final = "fixed-benchmark"
 """Type of the fixed benchmarks' probe tasks, which do not depend on what tasks compute."""
 _BENCHMARKS: Final[Mapping[str, str]] = {"fixed-dgemm": "dgemm", "fixed-stream": "stream-triad"}
 """Probe tasks that profiles rank all centres by, and the kernel that each repeats three times."""
+NETWORK_TYPE: Final = "network-check"
+"""Type, and name, of the probe task that checks centres' networks."""
+NETWORK_KERNEL: Final = "network-pull"
+_CHECK_BYTES: Final = 4 << 20
+"""Bytes that a network check reads: seconds on slow links, long enough for TCP to reach its rate on fast ones."""
 
 
 def benchmark(name: str, library: KernelLibrary) -> ProbeTask:
     """Return the probe task of a fixed benchmark, as a resource; raise ProbeError for an unknown one."""
     if name not in _BENCHMARKS:
         raise ProbeError(f"there is no probe task {name} to rank centres by")
-    kernels = [{"kernel": _BENCHMARKS[name], "repetitions": 3}]
-    text = json.dumps({"millrace": 1, "name": name, "task_type": BENCHMARK_TYPE, "kernels": kernels})
+    return _fixed(name, BENCHMARK_TYPE, {"kernel": _BENCHMARKS[name], "repetitions": 3}, library)
+
+
+def network_check(library: KernelLibrary) -> ProbeTask:
+    """Return the probe task that checks a centre's network, as a resource; raise ProbeError without its kernel."""
+    return _fixed(NETWORK_TYPE, NETWORK_TYPE, {"kernel": NETWORK_KERNEL, "sizes": {"nbytes": _CHECK_BYTES}}, library)
+
+
+def _fixed(name: str, task_type: str, use: Mapping[str, object], library: KernelLibrary) -> ProbeTask:
+    text = json.dumps({"millrace": 1, "name": name, "task_type": task_type, "kernels": [use]})
     try:
         probe = loads(text, library, file=name)
     except ConfigError as error:

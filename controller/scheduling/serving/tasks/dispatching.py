@@ -85,7 +85,7 @@ class Dispatching:
             return False
         pending = self._in_turn(tasks)[: self._settings.most]
         await self._knowledge.hours.read(pending, wall_ns)
-        plan = Plan(self._knowledge.centres_view(now_ns, wall_ns, self._costs(), pending))
+        plan = Plan(self._knowledge.centres_view(now_ns, wall_ns, self._costs(), pending), self._settings.wait_cost)
         being_probed = cache(partial(self._knowledge.is_being_probed, view=plan.view))
         due, pending_status = list[_Due](), list[tuple[Task, TaskPhase, str, DecisionSpec | None]]()
         breath_s = monotonic()

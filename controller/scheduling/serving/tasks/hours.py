@@ -1,4 +1,4 @@
-"""Forecasts of a good network to each centre, from the probes there and the collector's history of the path."""
+"""Forecasts of the network to each centre, from the probes there and the collector's history of the path."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Final
 
 from controller.apiserver.resources import ProbeResult
 from controller.common.errors import ControllerError
-from controller.probing.hours import PathSample, ProbeSample, good_hours
+from controller.probing.hours import NetworkWindow, PathSample, ProbeSample, good_hours
 from controller.probing.hours.good import WINDOW_S
 from controller.probing.hours.samples import probe_samples
-from controller.probing.hours.windows import good_windows
+from controller.probing.hours.windows import network_windows
 from controller.scheduling.serving.tasks.view import TasksView
-from controller.scheduling.tasks.values import PendingTask, Window
+from controller.scheduling.tasks.values import PendingTask
 from dataplane.clock import NS_PER_S
 from dataplane.errors import MillraceError
 from dataplane.topology.values import Topology
@@ -37,7 +37,7 @@ class Hours:
     def __init__(self, view: TasksView, history: Path | None = None, topology: Topology | None = None) -> None:
         self._view, self._history, self._topology = view, history, topology
         self._paths: dict[Pair, tuple[int, tuple[PathSample, ...]]] = {}
-        self._windows: dict[Pair, tuple[object, tuple[Window, ...] | None]] = {}
+        self._windows: dict[Pair, tuple[object, tuple[NetworkWindow, ...] | None]] = {}
 
     async def read(self, tasks: Iterable[PendingTask], wall_ns: int) -> None:
         """Read the history of the paths that tasks' data would take; log failures."""
@@ -54,12 +54,12 @@ class Hours:
 
     def windows(
         self, tasks: Iterable[PendingTask], results: Mapping[str, Sequence[ProbeResult]], wall_ns: int
-    ) -> dict[Pair, tuple[Window, ...]]:
-        """Return the good windows of each path; unknown paths are left out."""
+    ) -> dict[Pair, tuple[NetworkWindow, ...]]:
+        """Return the forecast of each path; unknown paths are left out."""
         by_pair = {pair: self._of(pair, results.get(pair[1], ()), wall_ns) for pair in self._pairs(tasks)}
         return {pair: windows for pair, windows in by_pair.items() if windows is not None}
 
-    def _of(self, pair: Pair, results: Sequence[ProbeResult], wall_ns: int) -> tuple[Window, ...] | None:
+    def _of(self, pair: Pair, results: Sequence[ProbeResult], wall_ns: int) -> tuple[NetworkWindow, ...] | None:
         read_ns, path = self._paths.get(pair, (0, ()))
         newest = results[-1].metadata.revision if results else 0
         key = (len(results), newest, read_ns, wall_ns // _FRESH_NS)
@@ -67,10 +67,9 @@ class Hours:
         if cached is not None and cached[0] == key:
             return cached[1]
         good = good_hours(self._samples(results), path, wall_ns / NS_PER_S)
-        windows = good_windows(good, wall_ns / NS_PER_S)
-        forecast = None if windows is None else tuple(Window(begin_ns, end_ns) for begin_ns, end_ns in windows)
-        self._windows[pair] = (key, forecast)
-        return forecast
+        windows = network_windows(good, wall_ns / NS_PER_S)
+        self._windows[pair] = (key, windows)
+        return windows
 
     def _samples(self, results: Sequence[ProbeResult]) -> tuple[ProbeSample, ...]:
         """Return the runs most telling about a centre's network: of a probe that uses it, else of the most frequent.

@@ -11,7 +11,7 @@ from controller.apiserver.resources import Centre, ProbeResult, Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.task import TaskPhase
 from controller.cluster.cost_map import CostMap
-from controller.scheduling.serving.tasks.builds import BENCHMARK_TYPE
+from controller.scheduling.serving.tasks.builds import BENCHMARK_TYPE, NETWORK_TYPE
 from controller.scheduling.serving.tasks.hours import Hours
 from controller.scheduling.serving.tasks.past import Measured, PastRuns, measured_of, past_runs_of, run_time_s, spent_of
 from controller.scheduling.serving.tasks.transfers import transfers
@@ -218,6 +218,7 @@ class Knowledge:
                     frozenset(finished[name]),
                     work[name] + self._work_of(name, len(tasks)),
                     sum(spent.get(probe, 0.0) for probe in probes),
+                    checks_network=name == NETWORK_TYPE,
                 )
             )
         return tuple(type_needs)

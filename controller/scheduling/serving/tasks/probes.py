@@ -5,17 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from controller.apiserver.registry.dispatches import Dispatch
-from controller.apiserver.resources import Metadata, Task
+from controller.apiserver.resources import Metadata, ProbeTask, Task
 from controller.apiserver.resources.decision import Outcome
 from controller.apiserver.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, UnitChoice
 from controller.probing.building import BuildSettings
 from controller.probing.errors import ProbeError
 from controller.probing.library import KernelLibrary
-from controller.scheduling.serving.tasks.builds import BENCHMARK_TYPE, benchmark, probes_for
+from controller.scheduling.serving.tasks.builds import (
+    BENCHMARK_TYPE,
+    NETWORK_KERNEL,
+    NETWORK_TYPE,
+    benchmark,
+    network_check,
+    probes_for,
+)
 from controller.scheduling.serving.tasks.decisions import plain_decision
 from controller.scheduling.serving.tasks.knowledge import Knowledge, pending_of
 from controller.scheduling.serving.tasks.view import TasksView, has_ended
@@ -66,13 +74,27 @@ class Probes:
         used = {task.spec.profile for task in self._view.waiting() if not task.spec.is_probe}
         names = {name for profile in used & profiles.keys() for name in profiles[profile].benchmark}
         for name in sorted(names - self._view.probes.keys() - self._not_built.keys()):
-            try:
-                probe = benchmark(name, self._library())
-            except ProbeError as error:
-                self._not_built[name] = str(error)
-                LOGGER.warning("%s", error)
-            else:
-                await self._writer.create(probe)
+            await self._build(name, partial(benchmark, name))
+
+    async def build_network_check(self) -> None:
+        """Create the probe task that checks networks, once a centre can run it."""
+        offers = self._knowledge.offers()
+        if (
+            self._settings.probing.network_period_s is None
+            or NETWORK_TYPE in self._view.probes.keys() | self._not_built
+        ):
+            return
+        if any(NETWORK_KERNEL in offer.operators for offer in offers):
+            await self._build(NETWORK_TYPE, network_check)
+
+    async def _build(self, name: str, make: Callable[[KernelLibrary], ProbeTask]) -> None:
+        try:
+            probe = make(self._library())
+        except ProbeError as error:
+            self._not_built[name] = str(error)
+            LOGGER.warning("%s", error)
+        else:
+            await self._writer.create(probe)
 
     def _unknown(self) -> Sequence[Task]:
         """Return a task of each type without a probe, one that states its operators if any does."""

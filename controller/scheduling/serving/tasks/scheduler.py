@@ -139,6 +139,7 @@ class TaskScheduler:
             await self._silence.release(begun_ns)
             await self._probes.build()
             await self._probes.build_benchmarks(self._profiles)
+            await self._probes.build_network_check()
             await self._probes.order(begun_ns, self._now_ns())
             await self._probes.send(begun_ns)
             if await self._dispatching.dispatch(begun_ns, self._now_ns()):

@@ -235,7 +235,9 @@ def test_scheduler_dispatches_tasks_to_named_centres(state: StateFolder) -> None
         assert isinstance(scheduler, SchedulerSettings)
         return scheduler.tasks
 
-    assert [tasks_of(each) for each in (plain, with_centres, stated)] == [None, TaskSettings(), mine]
+    history = str(state.path / "history")
+    derived = TaskSettings(history=history)
+    assert [tasks_of(each) for each in (plain, with_centres, stated)] == [None, derived, replace(mine, history=history)]
     # A daemon reads its settings from a file.
     plan = make_plan(with_centres, state)
     write_generated(plan)

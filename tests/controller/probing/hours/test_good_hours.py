@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from controller.probing.hours import Cause, HourState, PathSample, ProbeSample, good_hours, good_windows
+from controller.probing.hours import Cause, HourState, PathSample, ProbeSample, good_hours, network_windows
 from controller.probing.hours.good import changes_in
 
 HOUR_S = 3600.0
@@ -124,18 +125,47 @@ def test_change_is_located(index: int) -> None:
     assert abs(change - index) <= 1
 
 
-def test_windows_are_future_good_hours_and_now_by_its_state() -> None:
+def test_windows_follow_the_hours_and_the_present_state() -> None:
     samples = day_of(lambda hour: 1.0 if 9 <= hour % 24 < 17 else 0.4, flat(1.0), days=2)
     now_s = START_S + 2 * DAY_S - 0.5 * HOUR_S
-    windows = good_windows(good_hours(samples, (), now_s), now_s)
+    windows = network_windows(good_hours(samples, (), now_s), now_s)
     assert windows is not None
-    hours = [tuple((time_ns / 1e9 - START_S - 2 * DAY_S) / HOUR_S for time_ns in window) for window in windows]
-    assert hours == [(-0.5, 9), (17, 23.5)]
+    assert windows[0].begin_ns == int(now_s * 1e9)
+    assert windows[-1].end_ns == int((now_s + DAY_S) * 1e9)
+    assert all(one.end_ns == other.begin_ns for one, other in pairwise(windows))
+    assert all(window.is_known for window in windows)
+    slow = [window for window in windows if window.slowdown > 1]
+    assert [(end / 1e9 - START_S - 2 * DAY_S) / HOUR_S for end in (slow[0].begin_ns, slow[-1].end_ns)] == [9, 17]
+    assert all(window.slowdown == pytest.approx(2.5, rel=0.05) for window in slow)
     worse = [
         replace(sample, run_time_s=9, network_s=8) if sample.time_s > now_s - 2 * HOUR_S else sample
         for sample in samples
     ]
-    windows = good_windows(good_hours(worse, (), now_s), now_s)
+    windows = network_windows(good_hours(worse, (), now_s), now_s)
     assert windows is not None
-    assert windows[0][0] == int((START_S + 2 * DAY_S) * 1e9)
-    assert good_windows(good_hours([], [], now_s), now_s) is None
+    assert windows[0].slowdown == pytest.approx(20, rel=0.05)
+    assert windows[0].end_ns == int((START_S + 2 * DAY_S) * 1e9)
+
+
+def test_hour_without_evidence_is_not_a_bad_one() -> None:
+    now_s = START_S + DAY_S
+    never_bad = [sample for sample in day_of(flat(0.5), flat(1.0)) if sample.time_s % DAY_S < 2 * HOUR_S]
+    windows = network_windows(good_hours(never_bad, (), now_s), now_s)
+    assert windows is not None
+    assert [(window.slowdown, window.is_known) for window in windows] == [(1.0, True), (1.0, False)]
+
+    # Once hours are known to be slow, an unknown one is as slow as the known ones, and one good one, are on average.
+    some_bad = day_of(lambda hour: 0.5 if hour < 3 else 2.0, flat(1.0))
+    some_bad = [sample for sample in some_bad if sample.time_s % DAY_S < 6 * HOUR_S]
+    windows = network_windows(good_hours(some_bad, (), now_s), now_s)
+    assert windows is not None
+    assert not windows[-1].is_known
+    assert windows[-1].slowdown == pytest.approx((1 + 3 * 1 + 3 * 4) / 7, rel=0.05)
+    assert network_windows(good_hours([], [], now_s), now_s) is None
+
+
+def test_slower_computing_is_no_slower_network() -> None:
+    samples = day_of(flat(0.5), lambda hour: 1.0 if hour < 12 else 2.0)
+    report = good_hours(samples, (), START_S + DAY_S)
+    assert [hour.state for hour in report.hours[12:]] == [HourState.SLOW_COMPUTE] * 12
+    assert {hour.slowdown for hour in report.hours} == {1.0}

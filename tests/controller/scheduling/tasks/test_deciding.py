@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as replaced
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from controller.cluster.estimates import Basis, Estimate
 from controller.common.errors import SchedulerError
+from controller.probing.hours import NetworkWindow
 from controller.scheduling.framework.profiles import PolicySettings
 from controller.scheduling.tasks.deciding import Verdict
 from controller.scheduling.tasks.explaining import explained
@@ -22,8 +25,9 @@ from controller.scheduling.tasks.values import (
     Options,
     PendingTask,
     Read,
-    Window,
 )
+from controller.scheduling.tasks.waiting import Outlook
+from dataplane.clock import NS_PER_S
 
 NOW_NS = 1_900_000_000_000_000_000
 H = 3_600_000_000_000
@@ -132,22 +136,60 @@ def test_data_counts_by_the_way_that_it_takes() -> None:
     assert explained(PROFILE, decided(cut, task, far=MEASURED_10)).refused[0].reason == "no path there from store"
 
 
-def test_patient_task_starts_in_the_forecast_good_window() -> None:
-    good = {("store", "a"): (Window(NOW_NS + 2 * H, NOW_NS + 4 * H),)}
-    reads = (Read("store", 10),)
+def test_patient_task_waits_for_a_better_network() -> None:
+    # Its 10 s of transfer take 100 s now, and 10 s in two hours: that saves 90 s of its unit.
+    network = {
+        ("store", "a"): (NetworkWindow(NOW_NS, NOW_NS + 2 * H, 10.0), NetworkWindow(NOW_NS + 2 * H, NOW_NS + 24 * H))
+    }
+    seen = view("a", network=network, transfer_s={("store", "a"): (1.0, True)})
+    reads = (Read("store", 100),)
+
+    def planned(task: PendingTask, wait_cost: float) -> Verdict:
+        return Plan(seen, wait_cost).decide(PROFILE, task, options(seen, a=MEASURED_10))
+
+    def reason(verdict: Verdict) -> str:
+        return {score.policy: score.reason for score in explained(PROFILE, verdict).candidates[0].scores}["good-hours"]
+
     patient = PendingTask("t", "solve", reads=reads, deadline_ns=NOW_NS + 3 * H)
-    assert decided(view("a", good=good), patient, a=MEASURED_10).start_s == 7200.0
-    # Without a deadline, or with an earlier one, it does not wait.
-    assert decided(view("a", good=good), PendingTask("t", "solve", reads=reads), a=MEASURED_10).start_s == 0.0
-    urgent = PendingTask("t", "solve", reads=reads, deadline_ns=NOW_NS + H)
-    verdict = decided(view("a", good=good), urgent, a=MEASURED_10)
+    waited = planned(patient, 0.01)
+    assert (waited.start_s, waited.timed.transfer_s[0]) == (7200.0, pytest.approx(10.0))
+    forecast = "waits until 19:46 UTC, when its data is forecast to arrive as in good hours"
+    assert reason(waited) == f"{forecast}; the network is known for 100% of the next day"
+    too_dear = planned(patient, 0.1)
+    assert (too_dear.start_s, too_dear.timed.transfer_s[0]) == (0.0, pytest.approx(100.0))
+    forecast = "its data is forecast to arrive in 10.0 times the time of good hours"
+    assert reason(too_dear).startswith(f"{forecast}, but waiting would cost more than it saves;")
+    assert planned(replaced(patient, deadline_ns=NOW_NS + 2 * H), 0.01).start_s == 0.0
+    without_deadline = planned(replaced(patient, deadline_ns=None), 0.01)
+    assert without_deadline.start_s == 0.0
+    assert "it has no deadline to wait for" in reason(without_deadline)
+    assert planned(replaced(patient, reads=()), 0.01).start_s == 0.0
+
+
+def test_network_that_was_never_bad_costs_no_waiting() -> None:
+    known = NetworkWindow(NOW_NS, NOW_NS + H)
+    network = {("store", "a"): (known, NetworkWindow(NOW_NS + H, NOW_NS + 24 * H, 1.0, is_known=False))}
+    seen = view("a", network=network, transfer_s={("store", "a"): (1.0, True)})
+    task = PendingTask("t", "solve", reads=(Read("store", 10_000),), deadline_ns=NOW_NS + 24 * H)
+    verdict = Plan(seen, 0.0).decide(PROFILE, task, options(seen, a=MEASURED_10))
     assert verdict.start_s == 0.0
     reasons = {score.policy: score.reason for score in explained(PROFILE, verdict).candidates[0].scores}
-    assert reasons["good-hours"] == "begins while the network is forecast worse"
-    # A task that reads nothing ignores the network.
-    assert (
-        decided(view("a", good=good), PendingTask("t", "solve", deadline_ns=NOW_NS + 3 * H), a=MEASURED_10).start_s == 0
+    assert reasons["good-hours"].endswith("the network is known for 4% of the next day")
+
+
+def test_transfer_spans_windows() -> None:
+    outlook = Outlook(
+        (
+            NetworkWindow(0, 10 * NS_PER_S, 2.0),
+            NetworkWindow(10 * NS_PER_S, 20 * NS_PER_S, 4.0),
+            NetworkWindow(20 * NS_PER_S, 30 * NS_PER_S),
+        ),
+        0,
     )
+    assert outlook.transfer_s(0.0, 4.0) == 8.0
+    assert outlook.transfer_s(0.0, 6.0) == 14.0
+    assert outlook.transfer_s(8.0, 10.0) == 2 + 10 + (10 - 1 - 2.5)
+    assert outlook.transfer_s(100.0, 7.0) == 7.0
 
 
 def test_nothing_begins_before_its_time() -> None:

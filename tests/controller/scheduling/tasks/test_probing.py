@@ -91,6 +91,27 @@ def test_types_in_use_are_measured_again_periodically() -> None:
     assert due(place("a"), needs=(idle,), known=old, settings=replace(SETTINGS, period_s=None)) == ()
 
 
+def test_networks_are_checked_hourly_without_tasks() -> None:
+    check = Need("network-check", {"network-check": frozenset({"network-pull"})}, checks_network=True)
+
+    def at(centre: str, unit: str, free: int = 1, operator: str = "network-pull") -> Place:
+        return Place(Offer(centre, unit, 4, frozenset({operator})), free)
+
+    def checked(*places: Place, known: dict[tuple[str, str, str], Known], **more: float | None) -> list[str]:
+        orders = due(*places, needs=(check,), known=known, settings=replace(SETTINGS, **more))
+        assert {(order.reason, order.counts) for order in orders} <= {(Reason.NETWORK, (1,))}
+        return [f"{order.centre}/{order.unit}" for order in orders]
+
+    places = (at("a", "cpu"), at("a", "gpu", free=2), at("b", "cpu"), at("c", "cpu", operator="fft"), at("d", "cpu", 0))
+    assert checked(*places, known={}) == ["a/gpu", "b/cpu"]
+    # One unit type's result speaks for the whole centre.
+    known = {("network-check", "a", "cpu"): measured(3500, 1), ("network-check", "b", "cpu"): measured(3601, 1)}
+    assert checked(*places, known=known) == ["b/cpu"]
+    assert checked(*places, known={}, network_period_s=None) == []
+    failed = {("network-check", "a", "gpu"): Known(failures=1, tried_ns=NOW_NS)}
+    assert checked(at("a", "gpu"), known=failed) == []
+
+
 def test_place_of_a_finished_task_is_probed() -> None:
     done = changed(NEED, waiting=0, finished_at=frozenset({("b", "cpu")}))
     (order,) = due(place("a"), place("b"), needs=(done,))

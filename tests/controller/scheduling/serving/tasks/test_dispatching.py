@@ -272,8 +272,14 @@ def test_profiles_decide_each_in_its_own_way(play: Play) -> None:
     """The fixed benchmark ranks by dgemm and STREAM only; all-units uses all measurements."""
 
     async def act(site: Site) -> None:
-        a, b = site.centre("a", 1.0), site.centre("b", 3.0)
+        a, b = site.centre("a", 1.0), site.centre("b", 3.0, units("cpu", 4, *units().operators, "network-pull"))
         async with site.running(a, b), site.scheduling():
+            # Networks are checked where that is possible, without any task.
+            tasks = await site.tasks_when(lambda tasks: any(task.status.finished_ns for task in tasks.values()))
+            ((name, check),) = tasks.items()
+            assert (check.spec.program.entry, check.spec.centre, check.spec.units) == ("network-check", "b", (1,))
+            assert check.metadata.labels["millrace.probe-reason"] == "network"
+            assert name.startswith("probe")
             await site.submit("fixed", task_type="products", profile="fixed-benchmark")
             await site.ended("fixed")
             await site.submit("all", task_type="products", profile="all-units")
@@ -281,7 +287,7 @@ def test_profiles_decide_each_in_its_own_way(play: Play) -> None:
             assert tasks["all"].status.units == 4
             assert tasks["fixed"].status.expected_s is None
             names = {probe.metadata.name for probe in (await site.client.of(ProbeTask).list()).items}
-            assert {"fixed-dgemm", "fixed-stream"} <= names
+            assert {"fixed-dgemm", "fixed-stream", "network-check"} <= names
 
     play(act)
 

@@ -9,7 +9,7 @@ import re
 import sys
 from typing import Final
 
-from controller.apps.cli.plain_output import plain_output
+from controller.apps.cli.shared.plain_output import plain_output
 from controller.apps.cli.table import help_text
 from dataplane.errors import MillraceError, in_one_line, is_text
 from dataplane.version import VERSION

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from controller.apps.cli.common import SettingsFile, run_daemon
+from controller.apps.cli.shared.common import SettingsFile, run_daemon
 
 switch_command = typer.Typer()
 collector = typer.Typer(name="collector", help="Run the collector of telemetry reports.", no_args_is_help=True)

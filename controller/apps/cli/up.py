@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.output import Format, show
+from controller.apps.cli.shared.output import Format, show
 
 if TYPE_CHECKING:
     from controller.apps.up.values import DaemonState, UpState

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.amounts import in_seconds
-from controller.apps.cli.output import Cells, Format, FormatOption, show, utc
+from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, show, utc
 from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
 from controller.apps.cli.cluster.names import complete_name_of
-from controller.apps.cli.common import SettingsFile, run_daemon
-from controller.apps.cli.output import Format, FormatOption
-from controller.apps.cli.output import show as show_rows
+from controller.apps.cli.shared.common import SettingsFile, run_daemon
+from controller.apps.cli.shared.output import Format, FormatOption
+from controller.apps.cli.shared.output import show as show_rows
 
 if TYPE_CHECKING:
     from controller.apiserver.resources.centre import UnitType

@@ -11,7 +11,7 @@ import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
 from controller.apps.cli.cluster.names import complete_kind, complete_name
-from controller.apps.cli.output import Cells, Format, OneFormat, show
+from controller.apps.cli.shared.output import Cells, Format, OneFormat, show
 from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
 from controller.apps.cli.cluster.names import complete_name_of
-from controller.apps.cli.output import Format, utc
-from controller.apps.cli.output import show as show_rows
 from controller.apps.cli.pod.list import phase_of
+from controller.apps.cli.shared.output import Format, utc
+from controller.apps.cli.shared.output import show as show_rows
 
 if TYPE_CHECKING:
     from controller.apiserver.resources import Pod

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from controller.apps.cli.output import Cells, Format, OneFormat
-from controller.apps.cli.output import show as show_rows
+from controller.apps.cli.shared.output import Cells, Format, OneFormat
+from controller.apps.cli.shared.output import show as show_rows
 from controller.apps.cli.state.session import Address, DeviceId, Tls, ask, tls_of
 from controller.common.errors import UnservedError
 

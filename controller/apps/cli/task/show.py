@@ -8,8 +8,8 @@ import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
 from controller.apps.cli.cluster.names import complete_name_of
-from controller.apps.cli.output import Format, FormatOption, utc
-from controller.apps.cli.output import show as show_rows
+from controller.apps.cli.shared.output import Format, FormatOption, utc
+from controller.apps.cli.shared.output import show as show_rows
 from controller.apps.cli.task.waiting import phase_of
 
 

@@ -78,7 +78,7 @@ def down(state: StateOption = None) -> None:
     """Stop everything that `millrace up` started; data and settings stay."""
     from controller.apps.up import command  # noqa: PLC0415
 
-    command.down(state)
+    command.down(state, typer.echo)
 
 
 def logs(

@@ -28,6 +28,7 @@ WITHOUT_FORMAT = {
     "fabric down": "stops a fabric",
     "fabric exec": "shows what another command says",
     "fabric up": "runs until it is stopped",
+    "help": "is text",
     "install-shims": "makes files",
     "logs": "shows the lines of logs, which daemons write as JSON if they are told to",
     "paths link": "changes something",

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from controller.apps.up.control import SOCKET, Question, ask
 from controller.apps.up.errors import UpError
+from controller.apps.up.places import default_state
 from controller.apps.up.remains import is_dead, remove_remains
-from controller.apps.up.state import StateFolder, default_state, free_port
+from controller.apps.up.state import StateFolder, free_port
 from controller.apps.up.values import UpState
 from dataplane.fabric.live.settings import Time
 from dataplane.local.deadline import LocalDeadline

@@ -56,6 +56,6 @@ def _cells(row: ReportRow | ChangeRow) -> Cells:
 
 
 def _default_file() -> Path:
-    from controller.apps.up.state import default_state  # noqa: PLC0415
+    from controller.apps.up.places import default_state  # noqa: PLC0415
 
     return default_state() / "balance.sqlite"

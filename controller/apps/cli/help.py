@@ -9,14 +9,14 @@ import typer
 
 def help_of(
     context: typer.Context,
-    words: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Words of a command.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="Words of a command.")] = None,
 ) -> None:
     """Explain a command; without one, list all."""
     root: Any = context.find_root()
     command, place, path = root.command, root, list[str]()
     for word in words or ():
         if not hasattr(command, "commands"):
-            if command.ignore_unknown_options:
+            if command.context_settings.get("ignore_unknown_options"):
                 break  # `millrace switch` reads its words itself
             raise typer.BadParameter(f"`millrace {' '.join(path)}` has no commands", param_hint=repr(word))
         # Its error for an unknown word names the group and similar words.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COUNTS: Final = ("in-pkts", "in-octets", "in-discards", "out-pkts", "out-octets", "out-discards")
 _PORTS: Final = ("port", "device", "admin", "oper", *_COUNTS, "segments")
 
-switch_show = typer.Typer(add_completion=False)
+switch_show = typer.Typer(add_completion=False, rich_markup_mode=None)
 """A separate command, as all other words after `millrace switch` belong to the switch."""
 
 

@@ -15,7 +15,7 @@ INDEX = Path(__file__).parents[4] / "docs" / "index.md"
 runner = CliRunner()
 
 
-@pytest.mark.parametrize("words", [["task", "submit"], ["task"], ["topology"], ["switch"]])
+@pytest.mark.parametrize("words", [["task", "submit"], ["task"], ["topology"], ["switch"], ["switch", "show"]])
 def test_help_is_that_of_the_option(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     texts = []
     for arguments in (["help", *words], [*words, "--help"]):

@@ -1,6 +1,7 @@
 """Tables in P4, Lua, Scapy layers and pages that repeat a declaration of the code: `make tables` writes them.
 
-These files cannot import the declaration: P4 and Lua are other languages, the Scapy layers import only Scapy.
+These files cannot import the declaration: P4 and Lua are other languages, the Scapy layers import only Scapy, and
+completion in shells may import no command.
 tests/test_derived_tables.py compares each with the declaration.
 """
 
@@ -18,6 +19,7 @@ from dataplane.fabric.virtual.tcp import Congestion
 from dataplane.topology.device_kinds import DEVICE_TRAITS
 from dataplane.topology.values import DeviceKind
 from dataplane.wire.drop_reasons import DropReason
+from tests.completion_table import completion_table
 
 ROOT = Path(__file__).parents[1]
 WIDTH = 120
@@ -143,6 +145,7 @@ TABLES = (
         r"^\| `devices` \| a list: `kind` \((?P<table>.*?): an accelerator that is none of these\)",
         lambda: ", ".join(DeviceKind),
     ),
+    DerivedTable("controller/apps/cli/completion/commands.txt", r"\A(?P<table>[^\0]*)\Z", completion_table),
 )
 
 

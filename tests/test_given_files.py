@@ -16,6 +16,8 @@ OWN = {
     "collectors/history/journal.py": "its own journal",
     "controller/apiserver/agents/state_folder.py": "its own state",
     "controller/workloads/centres/": "files of jobs in folders of its own, with limits there",
+    "controller/apps/cli/completion/": "a table of its own, and what `millrace up` and fabrics note",
+    "controller/apps/cli/doctor/": "the kernel's, and a scratch folder of its own",
     "controller/apps/cli/network/fabric.py": "a log of its own",
     "controller/cluster/operators/tracing/exchange.py": "between two of its own processes",
     "controller/cluster/operators/tracing/running.py": "the kernel's",

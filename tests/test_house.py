@@ -30,7 +30,6 @@ MOST_MODULES = 16
 WIDE = {
     "dataplane/wire": "one header a file",
     "dataplane/switch/p4runtime": "the service: a part of the specification a file",
-    "controller/apps/cli": "a command a file",
     "controller/apiserver/resources": "a kind of resources a file",
 }
 """Folders with more modules than one can take in at a glance, and of what one kind they are."""

@@ -36,6 +36,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(page for page in (ROOT / "docs").rglob("*.md") if "examples" not in page.parts)
 SHOWN_ELSEWHERE = {
     "demo.md": ROOT / "tests/integration/test_demo_command.py",
+    "doctor.md": ROOT / "tests/controller/apps/cli/doctor/test_doctor.py",
     "install.md": ROOT / "tests/test_lock.py",
 }
 """Pages whose example is a test of its own, with that test."""

@@ -9,7 +9,7 @@ import re
 import sys
 from typing import Final
 
-from controller.apps.cli.plain_output import plain_output
+from controller.apps.cli.shared.plain_output import plain_output
 from controller.apps.cli.table import help_text
 from dataplane.errors import MillraceError, in_one_line, is_text
 from dataplane.version import VERSION
@@ -27,6 +27,8 @@ _SERVERS: Final = {
 """Commands of the services that errors name."""
 _REFUSED: Final = re.compile(rf"\b(?P<server>{'|'.join(_SERVERS)}) at \S+: cannot connect: ")
 
+_COMPLETING: Final = "_MILLRACE_COMPLETE"
+"""Variable in which a shell's script says that it completes, and which shell it is."""
 _WITH_VALUE: Final = {"--log-format", "--log-level"}
 """Options before a command that take a word."""
 
@@ -75,9 +77,14 @@ def _check_words() -> None:
 def _run() -> None:
     """Run the command; raise OSError, as any command may, if its output cannot be written."""
     try:
-        if sys.argv[1:] in (["--help"], ["version"], ["--version"]):
-            # Typer alone is more than a hundred modules.
-            print(help_text() if sys.argv[1] == "--help" else f"millrace {VERSION}")  # noqa: T201
+        # Typer alone is more than a hundred modules.
+        if sys.argv[1:] in (["--help"], ["help"]):
+            print(help_text())  # noqa: T201
+            return
+        if sys.argv[1:] in (["version"], ["--version"]):
+            print(f"millrace {VERSION}")  # noqa: T201
+            return
+        if _COMPLETING in os.environ and _completes():
             return
         from controller.apps.cli.app import app  # noqa: PLC0415 - a missing package must still end as one line
 
@@ -85,6 +92,16 @@ def _run() -> None:
     finally:
         if sys.stdout is not None and not sys.stdout.closed:
             sys.stdout.flush()  # else the interpreter prints several lines about it as it ends
+
+
+def _completes() -> bool:
+    """Answer a shell that completes a command line; return False for a shell that only Typer knows."""
+    from controller.apps.cli.completion.shells import answer  # noqa: PLC0415 - only shells ask
+
+    text = answer(os.environ)
+    if text:
+        print(text)  # noqa: T201
+    return text is not None
 
 
 def _line(error: Exception) -> str:

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 from typer.models import TyperInfo
 
-from controller.apps.cli.log_options import OPTIONS, LogFormat, LogLevel, LogOptions
+from controller.apps.cli.shared.log_options import OPTIONS, LogFormat, LogLevel, LogOptions
 from controller.apps.cli.table import ABOUT, COMMANDS, Row, help_text
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.amounts import in_days, in_hours
-from controller.apps.cli.output import Cells, Format, FormatOption, show
+from controller.apps.cli.shared.amounts import in_days, in_hours
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta

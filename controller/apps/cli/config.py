@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.output import Format, FormatOption
-from controller.apps.cli.output import show as show_rows
+from controller.apps.cli.shared.output import Format, FormatOption
+from controller.apps.cli.shared.output import show as show_rows
 from dataplane.errors import ConfigError
 
 if TYPE_CHECKING:

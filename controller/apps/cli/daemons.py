@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from controller.apps.cli.common import SettingsFile, run_daemon
+from controller.apps.cli.shared.common import SettingsFile, run_daemon
 
 switch_command = typer.Typer()
 collector = typer.Typer(name="collector", help="Run the collector of telemetry reports.", no_args_is_help=True)
@@ -32,7 +32,8 @@ def switch(context: typer.Context) -> None:
         from controller.apps.cli.state.switch import switch_show  # noqa: PLC0415
 
         looking = typer.main.get_command(switch_show)
-        with looking.make_context("show", context.args[1:], parent=context) as inner:
+        # Its parent has no --help of its own, which it would inherit.
+        with looking.make_context("show", context.args[1:], parent=context, help_option_names=["--help"]) as inner:
             looking.invoke(inner)
         return
     from dataplane.switch import process  # noqa: PLC0415

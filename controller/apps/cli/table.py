@@ -18,8 +18,17 @@ ABOUT: Final = (
     "In-network computing: P4 switches, in-band network telemetry, traffic engineering, in-network aggregation."
 )
 COMMANDS: Final = {
-    "Start": (
+    "Try it": (
         Row("demo", "controller.apps.cli.demo:demo", "Run the whole control loop: congest a link, watch traffic move."),
+        Row(
+            "doctor",
+            "controller.apps.cli.doctor.command:doctor",
+            "Show what this machine can do, and how to get the rest.",
+        ),
+        Row("help", "controller.apps.cli.help:help_of", "Explain a command: `millrace help task submit`."),
+        Row("version", "controller.apps.cli.version:version", "Print the version."),
+    ),
+    "Operate a fabric": (
         Row("up", "controller.apps.cli.up:up", "Start a fabric and all daemons under one supervisor."),
         Row(
             "status", "controller.apps.cli.up:status", "Show the state of every daemon; exit 1 unless all are healthy."
@@ -33,13 +42,6 @@ COMMANDS: Final = {
         ),
         Row("topology", "controller.apps.cli.network.topology:topology", "Check and show topologies."),
         Row("clean", "controller.apps.cli.clean:clean", "Remove remains of a killed kernel fabric or benchmark."),
-    ),
-    "Network": (
-        Row(
-            "switch",
-            "controller.apps.cli.daemons:switch_command",
-            "Run a switch, or inspect a running one (`switch show`).",
-        ),
         Row("collector", "controller.apps.cli.daemons:collector", "Run the collector of telemetry reports."),
         Row(
             "controller",
@@ -50,35 +52,16 @@ COMMANDS: Final = {
         Row(
             "telemetry", "controller.apps.cli.telemetry.commands:telemetry", "Query a running collector or its history."
         ),
-        Row("job", "controller.apps.cli.network.job:job", "Manage jobs of in-network aggregation."),
-        Row(
-            "store",
-            "controller.apps.cli.network.store:store",
-            "Serve, read and write named content cached in switches.",
-        ),
         Row("alto", "controller.apps.cli.network.alto:alto", "Serve the cost map by ALTO (RFC 7285, RFC 9439)."),
         Row(
             "ports", "controller.apps.cli.network.ports:ports", "Show and set a switch's ports and BFD sessions (gNMI)."
         ),
-        Row("table", "controller.apps.cli.state.tables:table", "List, read and write tables of a running switch."),
         Row(
-            "counter", "controller.apps.cli.state.arrays:counter", "List, read and write counters of a running switch."
+            "config", "controller.apps.cli.config:config", "Show and check daemons' settings; print their JSON schema."
         ),
-        Row(
-            "register",
-            "controller.apps.cli.state.arrays:register",
-            "List, read and write registers of a running switch.",
-        ),
-        Row("trace", "controller.apps.cli.network.trace:trace", "Explain what a program does with a packet."),
-        Row("stf", "controller.apps.cli.network.stf:stf", "Run a test of p4c's simple test framework."),
-        Row("nic", "controller.apps.cli.network.nic:nic", "Inspect a network device and the packets that it receives."),
-        Row(
-            "install-shims",
-            "controller.apps.cli.install_shims:install_shims",
-            "Write simple_switch_grpc and simple_switch that start Millrace.",
-        ),
+        Row("certs", "controller.apps.cli.certs:certs", "Make an authority, certificates and tokens for TLS."),
     ),
-    "Cluster": (
+    "Run a cluster": (
         Row("api", "controller.apps.cli.cluster.api:api", "Run the API server; manage its tokens."),
         Row(
             "get",
@@ -123,15 +106,42 @@ COMMANDS: Final = {
             "Balance transfer and compute load by feedback control.",
         ),
     ),
-    "Services": (
+    "Bring your own P4 program": (
         Row(
-            "config", "controller.apps.cli.config:config", "Show and check daemons' settings; print their JSON schema."
+            "switch",
+            "controller.apps.cli.daemons:switch_command",
+            "Run a switch, or inspect a running one (`switch show`).",
         ),
-        Row("certs", "controller.apps.cli.certs:certs", "Make an authority, certificates and tokens for TLS."),
-        Row("version", "controller.apps.cli.version:version", "Print the version."),
+        Row("table", "controller.apps.cli.state.tables:table", "List, read and write tables of a running switch."),
+        Row(
+            "counter", "controller.apps.cli.state.arrays:counter", "List, read and write counters of a running switch."
+        ),
+        Row(
+            "register",
+            "controller.apps.cli.state.arrays:register",
+            "List, read and write registers of a running switch.",
+        ),
+        Row("trace", "controller.apps.cli.network.trace:trace", "Explain what a program does with a packet."),
+        Row("stf", "controller.apps.cli.network.stf:stf", "Run a test of p4c's simple test framework."),
+        Row(
+            "install-shims",
+            "controller.apps.cli.install_shims:install_shims",
+            "Write simple_switch_grpc and simple_switch that start Millrace.",
+        ),
+    ),
+    "Train over it": (
+        Row("job", "controller.apps.cli.network.job:job", "Manage jobs of in-network aggregation."),
+        Row(
+            "store",
+            "controller.apps.cli.network.store:store",
+            "Serve, read and write named content cached in switches.",
+        ),
+    ),
+    "Use the devices": (
+        Row("nic", "controller.apps.cli.network.nic:nic", "Inspect a network device and the packets that it receives."),
     ),
 }
-"""Commands by the sections of the help."""
+"""Commands by reader, as docs/index.md has the pages."""
 
 _OPTIONS: Final = {
     "--log-level LEVEL": "Minimum log level of daemons: debug, info (default), warning, error; or MILLRACE_LOG_LEVEL.",
@@ -152,4 +162,4 @@ def help_text() -> str:
     for heading, entries in sections.items():
         width = max(15, *map(len, entries))
         lines += ["", f"{heading}:", *(f"  {name:{width}}  {text}" for name, text in entries.items())]
-    return "\n".join([*lines, "", "`millrace COMMAND --help` explains a command."])
+    return "\n".join([*lines, "", "`millrace help COMMAND` explains a command."])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.output import Format, show
+from controller.apps.cli.shared.output import Format, show
 
 if TYPE_CHECKING:
     from controller.apps.up.values import DaemonState, UpState
@@ -78,7 +78,7 @@ def down(state: StateOption = None) -> None:
     """Stop everything that `millrace up` started; data and settings stay."""
     from controller.apps.up import command  # noqa: PLC0415
 
-    command.down(state)
+    command.down(state, typer.echo)
 
 
 def logs(

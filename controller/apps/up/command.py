@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from controller.apps.up.control import SOCKET, Question, ask
 from controller.apps.up.errors import UpError
-from controller.apps.up.state import StateFolder, default_state, free_port
+from controller.apps.up.places import default_state
+from controller.apps.up.remains import is_dead, remove_remains
+from controller.apps.up.state import StateFolder, free_port
 from controller.apps.up.values import UpState
 from dataplane.fabric.live.settings import Time
 from dataplane.local.deadline import LocalDeadline
@@ -133,9 +135,19 @@ def status(state: Path | None) -> UpState:
     return current
 
 
-def down(state: Path | None) -> None:
-    """Stop everything, and return when it has ended; raise UpError if nothing runs."""
-    asyncio.run(ask(_socket(folder_of(state)), Question("down"), until_gone_s=_DOWN_S))
+def down(state: Path | None, say: Callable[[str], None]) -> None:
+    """Stop everything, and return when it has ended; raise UpError if nothing runs.
+
+    A supervisor that was killed has left files, which are removed; the kernel has ended its daemons.
+    """
+    folder = folder_of(state)
+    socket = _socket(folder)
+    if is_dead(socket):
+        with folder.locked():  # or a supervisor that is starting would lose its sockets
+            removed = remove_remains(socket.parent)
+        say(f"`millrace up` had been killed: removed {len(removed)} files that it left in {socket.parent}")
+        return
+    asyncio.run(ask(socket, Question("down"), until_gone_s=_DOWN_S))
 
 
 def introduction(plan: UpPlan) -> str:

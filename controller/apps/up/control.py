@@ -87,8 +87,9 @@ async def serving(socket: Path, answering: Answering) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        server.close()
+        # First: whoever waits until nobody listens finds nothing left.
         socket.unlink(missing_ok=True)
+        server.close()
         for task in clients:
             task.cancel()
 

@@ -19,6 +19,7 @@ from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.apps.demo.prepare import ScaledLoad, sampled_watch, scaled_load, senders
 from controller.apps.demo.scenario import ScenarioSettings, with_buffers
 from controller.apps.up.errors import UpError
+from controller.apps.up.remains import NAMESPACES, STATS, SWITCHES
 from controller.apps.up.settings import BalanceSection, UpSettings
 from controller.apps.up.state import StateFolder, write_private
 from controller.balance.settings import BalanceSettings
@@ -103,7 +104,7 @@ def make_plan(settings: UpSettings, state: StateFolder) -> UpPlan:
         raise UpError(f"topology {topology.name}: has no collector")
     topology, load = _scaled(settings, topology)
     run = Path(settings.run)
-    switches = switch_addresses(settings.switches or f"unix:{run / 'switches'}/{{name}}.sock", topology)
+    switches = switch_addresses(settings.switches or f"unix:{run / SWITCHES}/{{name}}.sock", topology)
     watches = settings.watches or _watches(topology, load)
     make = _Maker(settings, state, topology, watches)
     daemons = [
@@ -156,14 +157,14 @@ class _Maker:
         p4info, program = fabric_program(self._program)
         settings = FabricSettings(
             topology=self.topology_file,
-            switches=str(run / "switches"),
+            switches=str(run / SWITCHES),
             time=self.settings.time,
             reports=f"127.0.0.1:{self._report_port()}",
             demands=None if load is None else str(self.state.generated / "demands.csv"),
             seed=section.seed,
             p4info=str(p4info),
             program=str(program),
-            stats_file=str(run / "fabric.json"),
+            stats_file=str(run / STATS),
             namespaces=str(self._namespaces) if self.settings.time is Time.KERNEL else None,
         )
         return DaemonPlan("fabric", ("fabric", "serve"), settings, {"P4Runtime, gNMI": f"unix:{settings.switches}/"})
@@ -382,7 +383,7 @@ class _Maker:
     @property
     def _namespaces(self) -> Path:
         """Folder of links to hosts' namespaces, whatever the fabric's name."""
-        return Path(self.settings.run) / "namespaces"
+        return Path(self.settings.run) / NAMESPACES
 
     @property
     def _program(self) -> str:

@@ -7,7 +7,7 @@ import hashlib
 import os
 import socket
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.apps.up.errors import UpError
+from controller.apps.up.places import default_state
 from dataplane.fabric.live.settings import Time
 from dataplane.rpc.own_folder import own_folders
 
@@ -155,17 +156,6 @@ class StateFolder:
         port = "" if udp_port is None else f"  udp_port: {udp_port}  # of reports, on loopback\n"
         text = _TEMPLATE.format(topology=_quoted(spec), time=time, run=run or default_run(self.path), port=port)
         write_private(self.settings, text)
-
-
-def default_state(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return the default state folder, in the XDG base directory for state."""
-    base = environ.get("XDG_STATE_HOME", "")
-    if base and Path(base).is_absolute():
-        return Path(base) / "millrace" / "up"
-    home = environ.get("HOME", "")
-    if not home or not Path(home).is_absolute():
-        raise UpError("no home folder for the state: give one with --state FOLDER")
-    return Path(home) / ".local" / "state" / "millrace" / "up"
 
 
 def default_run(state: Path) -> Path:

@@ -15,6 +15,7 @@ from controller.apps.up.daemon import Daemon
 from controller.apps.up.errors import UpError
 from controller.apps.up.lines import DaemonLog, Say
 from controller.apps.up.plan import DaemonPlan, UpPlan, settings_file, write_generated
+from controller.apps.up.remains import remove_remains
 from controller.apps.up.values import DaemonState, Health, State, UpState, metrics_address
 from dataplane.daemon.notify import notify
 from dataplane.errors import MillraceError
@@ -70,6 +71,8 @@ class Supervisor:
                 finally:
                     notify("STOPPING=1")
                     await self._end(running)
+                    # Before the socket closes, which is what `millrace down` waits for.
+                    remove_remains(self._socket_folder)
 
     async def state(self) -> UpState:
         """Return the current state of every daemon."""

@@ -12,7 +12,7 @@ from controller.apps.cli.accel.measure import measure
 from controller.apps.cli.accel.network import network
 from controller.apps.cli.accel.run import run
 from controller.apps.cli.accel.worker import worker
-from controller.apps.cli.output import Cells, Format, FormatOption, show
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
     from controller.acceleration.model.worked import Case

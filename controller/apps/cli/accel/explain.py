@@ -22,8 +22,8 @@ from controller.apps.cli.accel.ground import (
     TopologyOption,
     ground_of,
 )
-from controller.apps.cli.amounts import in_seconds
-from controller.apps.cli.output import Format, FormatOption, show
+from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.output import Format, FormatOption, show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,9 +16,9 @@ from controller.apps.cli.accel.ground import (
     TopologyOption,
     ground_of,
 )
-from controller.apps.cli.amounts import in_gigabytes
-from controller.apps.cli.output import Cells, Format, FormatOption, show
-from controller.apps.cli.units import milliseconds
+from controller.apps.cli.shared.amounts import in_gigabytes
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
+from controller.apps.cli.shared.units import milliseconds
 from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import typer
 from controller.acceleration.running.errors import StatementError
 from controller.apps.cli.accel.ground import FeedOption, HardwareOption, ServerOption, TopologyOption, rate_of
 from controller.apps.cli.accel.on_spark import LOCAL, Spark
-from controller.apps.cli.amounts import in_seconds
-from controller.apps.cli.output import Cells, Format, FormatOption, show
+from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

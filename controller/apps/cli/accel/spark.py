@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from controller.apps.cli.output import Format, show
+from controller.apps.cli.shared.output import Format, show
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from controller.apps.cli.amounts import in_megabytes, in_seconds
+from controller.apps.cli.shared.amounts import in_megabytes, in_seconds
 
 
 def worker(  # noqa: PLR0917 - a command line's options
@@ -37,7 +37,7 @@ def worker(  # noqa: PLR0917 - a command line's options
     from controller.acceleration.running import channels, secret_files  # noqa: PLC0415
     from controller.acceleration.running.process import name_of  # noqa: PLC0415
     from controller.acceleration.running.serving import Worker  # noqa: PLC0415
-    from controller.apps.cli.common import ready  # noqa: PLC0415
+    from controller.apps.cli.shared.common import ready  # noqa: PLC0415
     from dataplane.rpc.own_folder import default_address  # noqa: PLC0415
 
     address = listen or default_address("accel-worker")

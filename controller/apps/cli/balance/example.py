@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, SupportsFloat
 
 import typer
 
-from controller.apps.cli.output import Cells, Format, FormatOption, show
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
     from controller.balance.plants.example import Cluster, Stage

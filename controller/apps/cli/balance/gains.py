@@ -17,7 +17,7 @@ from controller.apps.cli.balance.loops import (
     plant_of,
     unit_of,
 )
-from controller.apps.cli.output import Cells, Format, FormatOption, show
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
     from controller.balance.control.expert import ExpertRule

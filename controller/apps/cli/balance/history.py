@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.amounts import in_seconds
-from controller.apps.cli.output import Cells, Format, FormatOption, show, utc
+from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, show, utc
 from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:
@@ -56,6 +56,6 @@ def _cells(row: ReportRow | ChangeRow) -> Cells:
 
 
 def _default_file() -> Path:
-    from controller.apps.up.state import default_state  # noqa: PLC0415
+    from controller.apps.up.places import default_state  # noqa: PLC0415
 
     return default_state() / "balance.sqlite"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.output import Cells, Format, FormatOption, show
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
     from controller.balance.rules.learned import Learned

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.amounts import in_seconds
+from controller.apps.cli.shared.amounts import in_seconds
 
 if TYPE_CHECKING:
     from controller.balance.control.linear import LinearPlant

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.apps.cli.common import SettingsFile, run_daemon
+from controller.apps.cli.shared.common import SettingsFile, run_daemon
 
 
 def serve(settings: SettingsFile) -> None:

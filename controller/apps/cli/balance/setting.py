@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from controller.apps.cli.amounts import in_seconds
 from controller.apps.cli.cluster.api import Address, client_of
+from controller.apps.cli.shared.amounts import in_seconds
 
 if TYPE_CHECKING:
     from controller.apiserver.resources import UnitPool

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.amounts import in_seconds
 from controller.apps.cli.cluster.api import Address, client_of
-from controller.apps.cli.output import Cells, Format, FormatOption, line_of, show, table_of
+from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, line_of, show, table_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from controller.apps.cli.balance.loops import margin_cells
-from controller.apps.cli.output import Cells, Format, FormatOption, show
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
     from controller.balance.control.controller import ControlSettings

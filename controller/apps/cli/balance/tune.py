@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.amounts import in_seconds
 from controller.apps.cli.balance.loops import (
     MARGIN,
     AbsoluteOption,
@@ -17,7 +16,8 @@ from controller.apps.cli.balance.loops import (
     margin_cells,
     plant_of,
 )
-from controller.apps.cli.output import Cells, Format, FormatOption, show
+from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
     from controller.balance.control.loops import TunedLoop

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.common import check_outputs
-from controller.apps.cli.output import Cells, Format, FormatOption, show
+from controller.apps.cli.shared.common import check_outputs
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
     from controller.balance.plants.loop import Trajectory

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.amounts import in_hours
-from controller.apps.cli.common import SettingsFile, run_daemon
-from controller.apps.cli.output import Format, FormatOption, show, utc
+from controller.apps.cli.shared.amounts import in_hours
+from controller.apps.cli.shared.common import SettingsFile, run_daemon
+from controller.apps.cli.shared.output import Format, FormatOption, show, utc
 
 if TYPE_CHECKING:
     from controller.apiserver.client import SyncApiClient

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
-from controller.apps.cli.cluster.names import complete_name_of
-from controller.apps.cli.common import SettingsFile, run_daemon
-from controller.apps.cli.output import Format, FormatOption
-from controller.apps.cli.output import show as show_rows
+from controller.apps.cli.shared.common import SettingsFile, run_daemon
+from controller.apps.cli.shared.output import Format, FormatOption
+from controller.apps.cli.shared.output import show as show_rows
 
 if TYPE_CHECKING:
     from controller.apiserver.resources.centre import UnitType
@@ -33,7 +32,7 @@ def serve(settings: SettingsFile) -> None:
 
 @centre.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="CENTRE", autocompletion=complete_name_of("centres"))],
+    name: Annotated[str, typer.Argument(metavar="CENTRE")],
     form: FormatOption = Format.TABLE,
     address: Address = None,
 ) -> None:

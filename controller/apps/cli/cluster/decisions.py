@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
-from controller.apps.cli.output import Format, show, utc
+from controller.apps.cli.shared.output import Format, show, utc
 from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:

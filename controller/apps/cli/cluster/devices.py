@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.amounts import in_seconds
-from controller.apps.cli.output import Cells, Format, show
+from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.output import Cells, Format, show
 from dataplane.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _watch(sampler: Sampler, output: Output, interval_s: float, samples: int | N
 
 
 def _print_samples(host: HostSample, devices: tuple[DeviceSample, ...], rates: list[InterfaceRates]) -> None:
-    from controller.apps.cli.output import utc  # noqa: PLC0415
+    from controller.apps.cli.shared.output import utc  # noqa: PLC0415
 
     parts = [
         _figure("cpu", host.cpu_busy, "{:.0%}"),

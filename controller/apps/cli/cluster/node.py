@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from controller.apps.cli.common import SettingsFile, run_daemon
+from controller.apps.cli.shared.common import SettingsFile, run_daemon
 
 node = typer.Typer(name="node", help="Run the pods bound to a node.", no_args_is_help=True)
 

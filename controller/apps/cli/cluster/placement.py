@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from controller.apps.cli.common import SettingsFile, run_daemon
+from controller.apps.cli.shared.common import SettingsFile, run_daemon
 
 placement = typer.Typer(
     name="placement", help="Create groups' pods, and replace those of silent nodes.", no_args_is_help=True

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
-from controller.apps.cli.cluster.names import complete_kind, complete_name
-from controller.apps.cli.output import Cells, Format, OneFormat, show
+from controller.apps.cli.shared.output import Cells, Format, OneFormat, show
 from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:
@@ -28,9 +27,7 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
-_KindName = Annotated[
-    str, typer.Argument(metavar="KIND", help="node, pod, podgroup, centre, task, ...", autocompletion=complete_kind)
-]
+_KindName = Annotated[str, typer.Argument(metavar="KIND", help="node, pod, podgroup, centre, task, ...")]
 _Output = Annotated[Output, typer.Option("--output", "-o", "--format", "-f", help="Output format.")]
 _Labels = Annotated[str, typer.Option("--labels", "-l", metavar="a=b,!c", help="Only with these labels.")]
 _Fields = Annotated[str, typer.Option("--fields", metavar="node=h1", help="Only with these fields.")]
@@ -40,7 +37,7 @@ def get(  # noqa: PLR0917 - a command line's options
     kind: _KindName,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="Name of one resource; default: all.", autocompletion=complete_name),
+        typer.Argument(metavar="NAME", help="Name of one resource; default: all."),
     ] = None,
     output: _Output = Output.TABLE,
     labels: _Labels = "",
@@ -64,7 +61,7 @@ def get(  # noqa: PLR0917 - a command line's options
 
 def describe(
     kind: _KindName,
-    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_name)],
+    name: Annotated[str, typer.Argument(metavar="NAME")],
     address: Address = None,
     form: OneFormat = Format.TABLE,
 ) -> None:
@@ -77,7 +74,7 @@ def describe(
 
 def delete(
     kind: _KindName,
-    name: Annotated[str, typer.Argument(metavar="NAME", autocompletion=complete_name)],
+    name: Annotated[str, typer.Argument(metavar="NAME")],
     revision: Annotated[int | None, typer.Option(help="Only if it still has this revision.")] = None,
     address: Address = None,
 ) -> None:

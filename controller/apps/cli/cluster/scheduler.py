@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.amounts import in_bytes
-from controller.apps.cli.common import SettingsFile, run_daemon
 from controller.apps.cli.learning.compare import compare
 from controller.apps.cli.learning.evaluate import evaluate
 from controller.apps.cli.learning.standing import status
 from controller.apps.cli.learning.train import train
-from controller.apps.cli.output import Format, FormatOption, show
+from controller.apps.cli.shared.amounts import in_bytes
+from controller.apps.cli.shared.common import SettingsFile, run_daemon
+from controller.apps.cli.shared.output import Format, FormatOption, show
 from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:

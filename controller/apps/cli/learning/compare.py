@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from controller.apps.cli.common import check_outputs
 from controller.apps.cli.learning.options import (
     FallbackOption,
     InputArgument,
@@ -21,7 +20,8 @@ from controller.apps.cli.learning.options import (
     settings_of,
     unit_of,
 )
-from controller.apps.cli.output import Format, FormatOption, show
+from controller.apps.cli.shared.common import check_outputs
+from controller.apps.cli.shared.output import Format, FormatOption, show
 
 if TYPE_CHECKING:
     from controller.learning.agent.records import Checkpoint

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.common import check_outputs
 from controller.apps.cli.learning.options import (
     FallbackOption,
     InputArgument,
@@ -20,7 +19,8 @@ from controller.apps.cli.learning.options import (
     progress_of,
     settings_of,
 )
-from controller.apps.cli.output import Cells, Format, FormatOption, show
+from controller.apps.cli.shared.common import check_outputs
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
     from controller.learning.training.trials import Timed

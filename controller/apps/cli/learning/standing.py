@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.output import Format, FormatOption, show
+from controller.apps.cli.shared.output import Format, FormatOption, show
 from controller.common.errors import SchedulerError
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.apps.cli.common import check_outputs
 from controller.apps.cli.learning.options import (
     FallbackOption,
     InputArgument,
@@ -26,7 +25,8 @@ from controller.apps.cli.learning.options import (
     settings_of,
     unit_of,
 )
-from controller.apps.cli.output import Cells, Format, FormatOption, show
+from controller.apps.cli.shared.common import check_outputs
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
     from controller.learning.agent.agents import Agent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from controller.apps.cli.common import SettingsFile, run_daemon
+from controller.apps.cli.shared.common import SettingsFile, run_daemon
 
 alto = typer.Typer(name="alto", help="Serve the cost map by ALTO (RFC 7285, RFC 9439).")
 

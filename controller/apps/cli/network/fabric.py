@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.common import SettingsFile, log_to_stderr, ready, say, working
-from controller.apps.cli.output import Cells, Format, FormatOption
-from controller.apps.cli.output import show as show_rows
+from controller.apps.cli.shared.common import SettingsFile, log_to_stderr, ready, say, working
+from controller.apps.cli.shared.output import Cells, Format, FormatOption
+from controller.apps.cli.shared.output import show as show_rows
 
 if TYPE_CHECKING:
     from dataplane.fabric.kernel.manifest import Manifest

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
-from controller.apps.cli.output import AsJson, Cells, Format, FormatOption, OneFormat, show, table_of
+from controller.apps.cli.shared.output import AsJson, Cells, Format, FormatOption, OneFormat, show, table_of
 from controller.common.console import plain_or_terminal
 from controller.common.errors import JobError
 from dataplane.allreduce.jobs.messages import ADDRESS

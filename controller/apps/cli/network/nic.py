@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from controller.apps.cli.amounts import in_seconds
-from controller.apps.cli.output import Format, FormatOption, LineFormat, show_values
+from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.output import Format, FormatOption, LineFormat, show_values
 from controller.common.console import plain_or_terminal
 
 if TYPE_CHECKING:

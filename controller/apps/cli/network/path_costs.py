@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from controller.apps.cli.network.feed import FEED, Feed
-from controller.apps.cli.output import Format, FormatOption, show
-from controller.apps.cli.units import milliseconds, percent, seconds
+from controller.apps.cli.shared.output import Format, FormatOption, show
+from controller.apps.cli.shared.units import milliseconds, percent, seconds
 from controller.network.paths.settings import ADDRESS
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import typer
 from rich.table import Table
 
 from collectors.values import HopRecord, RecordKind
-from controller.apps.cli.common import SettingsFile, run_daemon
-from controller.apps.cli.load import load_rows, warn_overloads
 from controller.apps.cli.network.path_costs import cost
-from controller.apps.cli.output import (
+from controller.apps.cli.shared.common import SettingsFile, run_daemon
+from controller.apps.cli.shared.load import load_rows, warn_overloads
+from controller.apps.cli.shared.output import (
     AsJson,
     Cells,
     Format,
@@ -28,7 +28,7 @@ from controller.apps.cli.output import (
     table_of,
     utc,
 )
-from controller.apps.cli.units import seconds
+from controller.apps.cli.shared.units import seconds
 from controller.common.console import plain_or_terminal
 from controller.network.intents import FlowSpec
 from controller.network.paths.settings import ADDRESS

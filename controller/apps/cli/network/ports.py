@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.output import Cells, Format, FormatOption, LineFormat, line_of, show, utc
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, LineFormat, line_of, show, utc
 from controller.apps.cli.state.session import Tls, tls_of
 
 if TYPE_CHECKING:

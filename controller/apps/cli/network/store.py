@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.amounts import in_bytes, in_milliseconds, in_seconds
-from controller.apps.cli.common import check_outputs, log_to_stderr, ready
-from controller.apps.cli.output import Format, FormatOption, show
+from controller.apps.cli.shared.amounts import in_bytes, in_milliseconds, in_seconds
+from controller.apps.cli.shared.common import check_outputs, log_to_stderr, ready
+from controller.apps.cli.shared.output import Format, FormatOption, show
 from dataplane.given import read_given
 from dataplane.wire.store import UDP_PORT
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.common import check_outputs, working
-from controller.apps.cli.output import Cells, Format, FormatOption
-from controller.apps.cli.output import show as show_rows
+from controller.apps.cli.shared.common import check_outputs, working
+from controller.apps.cli.shared.output import Cells, Format, FormatOption
+from controller.apps.cli.shared.output import show as show_rows
 
 if TYPE_CHECKING:
     from dataplane.topology.values import Endpoint, HostNode, Link, SwitchNode, Topology

@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
-from controller.apps.cli.cluster.names import complete_name_of
 from controller.apps.cli.pod.waiting import Timeout, Wait
 
 
 def delete(
-    names: Annotated[list[str], typer.Argument(metavar="POD...", autocompletion=complete_name_of("pods"))],
+    names: Annotated[list[str], typer.Argument(metavar="POD...")],
     wait: Wait = False,
     timeout: Timeout = 300.0,
     address: Address = None,

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
-from controller.apps.cli.cluster.names import complete_name_of
 from controller.apps.cli.pod.logs import Container, put_out
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ _LAST_WORDS_S = 2.0
 
 
 def exec_(  # noqa: PLR0917 - a command line's options
-    name: Annotated[str, typer.Argument(metavar="POD", autocompletion=complete_name_of("pods"))],
+    name: Annotated[str, typer.Argument(metavar="POD")],
     command: Annotated[list[str], typer.Argument(metavar="COMMAND...")],
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Forward standard input.")] = False,
     terminal: Annotated[bool, typer.Option("--terminal", "-t", help="Allocate a terminal.")] = False,

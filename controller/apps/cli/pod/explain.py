@@ -8,16 +8,15 @@ import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
 from controller.apps.cli.cluster.decisions import COLUMNS, cells, show_decision, show_history
-from controller.apps.cli.cluster.names import complete_name_of
-from controller.apps.cli.output import Format, FormatOption, show
 from controller.apps.cli.pod.list import phase_of
+from controller.apps.cli.shared.output import Format, FormatOption, show
 
 if TYPE_CHECKING:
     from controller.apiserver.resources import Pod
 
 
 def explain(
-    name: Annotated[str, typer.Argument(metavar="POD", autocompletion=complete_name_of("pods"))],
+    name: Annotated[str, typer.Argument(metavar="POD")],
     form: FormatOption = Format.TABLE,
     address: Address = None,
 ) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
-from controller.apps.cli.cluster.names import complete_name_of
 
 if TYPE_CHECKING:
     from controller.apiserver.sessions.frames import Frame
@@ -18,7 +17,7 @@ Container = Annotated[str | None, typer.Option("--container", "-c", help="Contai
 
 
 def logs(
-    name: Annotated[str, typer.Argument(metavar="POD", autocompletion=complete_name_of("pods"))],
+    name: Annotated[str, typer.Argument(metavar="POD")],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log.")] = False,
     tail: Annotated[
         int | None, typer.Option("--tail", "-n", min=0, max=1_000_000, help="Number of last lines to start from.")

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
-from controller.apps.cli.cluster.names import complete_name_of
-from controller.apps.cli.output import Format, utc
-from controller.apps.cli.output import show as show_rows
 from controller.apps.cli.pod.list import phase_of
+from controller.apps.cli.shared.output import Format, utc
+from controller.apps.cli.shared.output import show as show_rows
 
 if TYPE_CHECKING:
     from controller.apiserver.resources import Pod
@@ -27,7 +26,7 @@ class Form(StrEnum):
 
 
 def show(
-    name: Annotated[str, typer.Argument(metavar="POD", autocompletion=complete_name_of("pods"))],
+    name: Annotated[str, typer.Argument(metavar="POD")],
     form: Annotated[
         Form, typer.Option("--output", "-o", "--format", "-f", help="Text; the whole resource; or its manifest.")
     ] = (Form.TABLE),

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.amounts import in_seconds
 from controller.apps.cli.cluster.api import Address, client_of
-from controller.apps.cli.output import Cells, Format, OneFormat
-from controller.apps.cli.units import gibibytes, percent_of
+from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.output import Cells, Format, OneFormat
+from controller.apps.cli.shared.units import gibibytes, percent_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ def _look(client: SyncApiClient) -> tuple[tuple[Node, ...], tuple[Pod, ...]]:
 def _tables(nodes: Sequence[Node], pods: Sequence[Pod]) -> RenderableType:
     from rich.console import Group  # noqa: PLC0415
 
-    from controller.apps.cli.output import table_of  # noqa: PLC0415
+    from controller.apps.cli.shared.output import table_of  # noqa: PLC0415
 
     now_ns = time.time_ns()
     devices = [cells for node in nodes for cells in device_cells(node)]

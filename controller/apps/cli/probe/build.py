@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.apps.cli.amounts import in_seconds
 from controller.apps.cli.cluster.api import Address, client_of
 from controller.apps.cli.probe.library import library_of
+from controller.apps.cli.shared.amounts import in_seconds
 from dataplane.given import read_given_text
 
 if TYPE_CHECKING:

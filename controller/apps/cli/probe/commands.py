@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from controller.apps.cli.cluster.api import Address
-from controller.apps.cli.output import Format, OneFormat
 from controller.apps.cli.probe.build import build
 from controller.apps.cli.probe.hours import hours
 from controller.apps.cli.probe.kernels.commands import kernels
@@ -16,6 +15,7 @@ from controller.apps.cli.probe.results import efficiency, results
 from controller.apps.cli.probe.run import Source, probe_of, run
 from controller.apps.cli.probe.send import send
 from controller.apps.cli.probe.trace import trace
+from controller.apps.cli.shared.output import Format, OneFormat
 
 
 def show(

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.amounts import in_days
 from controller.apps.cli.cluster.api import Address, client_of
-from controller.apps.cli.output import Cells, Format, FormatOption, show, utc
+from controller.apps.cli.shared.amounts import in_days
+from controller.apps.cli.shared.output import Cells, Format, FormatOption, show, utc
 from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:

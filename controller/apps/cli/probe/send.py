@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.amounts import in_seconds
 from controller.apps.cli.cluster.api import Address, client_of
-from controller.apps.cli.output import Format, FormatOption, show
+from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.output import Format, FormatOption, show
 from controller.apps.cli.task.waiting import Timeout, Wait
 
 if TYPE_CHECKING:

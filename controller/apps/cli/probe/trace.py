@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.amounts import in_seconds
 from controller.apps.cli.cluster.api import Address
-from controller.apps.cli.output import Format, FormatOption, show
 from controller.apps.cli.probe.library import library_of
+from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.output import Format, FormatOption, show
 from dataplane.given import read_given_text
 
 if TYPE_CHECKING:

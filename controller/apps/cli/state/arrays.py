@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.amounts import in_bytes
-from controller.apps.cli.output import Cells, Format, FormatOption
-from controller.apps.cli.output import show as show_rows
+from controller.apps.cli.shared.amounts import in_bytes
+from controller.apps.cli.shared.output import Cells, Format, FormatOption
+from controller.apps.cli.shared.output import show as show_rows
 from controller.apps.cli.state.session import Address, DeviceId, ElectionId, Tls, ask, check_name
 
 if TYPE_CHECKING:

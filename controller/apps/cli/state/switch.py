@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from controller.apps.cli.output import Cells, Format, OneFormat
-from controller.apps.cli.output import show as show_rows
+from controller.apps.cli.shared.output import Cells, Format, OneFormat
+from controller.apps.cli.shared.output import show as show_rows
 from controller.apps.cli.state.session import Address, DeviceId, Tls, ask, tls_of
 from controller.common.errors import UnservedError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COUNTS: Final = ("in-pkts", "in-octets", "in-discards", "out-pkts", "out-octets", "out-discards")
 _PORTS: Final = ("port", "device", "admin", "oper", *_COUNTS, "segments")
 
-switch_show = typer.Typer(add_completion=False)
+switch_show = typer.Typer(add_completion=False, rich_markup_mode=None)
 """A separate command, as all other words after `millrace switch` belong to the switch."""
 
 

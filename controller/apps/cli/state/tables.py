@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.apps.cli.output import Cells, Format, FormatOption
-from controller.apps.cli.output import show as show_rows
+from controller.apps.cli.shared.output import Cells, Format, FormatOption
+from controller.apps.cli.shared.output import show as show_rows
 from controller.apps.cli.state.session import Address, DeviceId, ElectionId, Tls, ask, check_name
 from dataplane.topology.addressing import format_mac
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
-from controller.apps.cli.cluster.names import complete_name_of
 
 if TYPE_CHECKING:
     from controller.apiserver.client.synchronous import SyncApiClient
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def cancel(
-    names: Annotated[list[str], typer.Argument(metavar="TASK...", autocompletion=complete_name_of("tasks"))],
+    names: Annotated[list[str], typer.Argument(metavar="TASK...")],
     address: Address = None,
 ) -> None:
     """Cancel tasks; a running task is stopped by its centre first, and removed once its units are free.

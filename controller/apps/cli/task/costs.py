@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
-from controller.apps.cli.output import Format, FormatOption, show
+from controller.apps.cli.shared.output import Format, FormatOption, show
 from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
 from controller.apps.cli.cluster.decisions import COLUMNS, cells, show_decision, show_history
-from controller.apps.cli.cluster.names import complete_name_of
-from controller.apps.cli.output import Format, FormatOption, show
+from controller.apps.cli.shared.output import Format, FormatOption, show
 from controller.apps.cli.task.waiting import line_of
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def explain(
-    name: Annotated[str, typer.Argument(metavar="TASK", autocompletion=complete_name_of("tasks"))],
+    name: Annotated[str, typer.Argument(metavar="TASK")],
     form: FormatOption = Format.TABLE,
     address: Address = None,
 ) -> None:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
-from controller.apps.cli.cluster.names import complete_name_of
 from controller.apps.cli.pod.logs import put_out
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def logs(
-    name: Annotated[str, typer.Argument(metavar="TASK", autocompletion=complete_name_of("tasks"))],
+    name: Annotated[str, typer.Argument(metavar="TASK")],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the output until the task ends.")] = False,
     tail: Annotated[
         int | None,

@@ -7,14 +7,13 @@ from typing import Annotated
 import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
-from controller.apps.cli.cluster.names import complete_name_of
-from controller.apps.cli.output import Format, FormatOption, utc
-from controller.apps.cli.output import show as show_rows
+from controller.apps.cli.shared.output import Format, FormatOption, utc
+from controller.apps.cli.shared.output import show as show_rows
 from controller.apps.cli.task.waiting import phase_of
 
 
 def show(
-    name: Annotated[str, typer.Argument(metavar="TASK", autocompletion=complete_name_of("tasks"))],
+    name: Annotated[str, typer.Argument(metavar="TASK")],
     form: FormatOption = Format.TABLE,
     address: Address = None,
 ) -> None:

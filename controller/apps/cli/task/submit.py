@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.amounts import in_seconds
 from controller.apps.cli.cluster.api import Address, client_of
+from controller.apps.cli.shared.amounts import in_seconds
 from controller.apps.cli.task.sql import planned, tables_of
 from controller.apps.cli.task.waiting import Timeout, Wait
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.amounts import in_seconds
+from controller.apps.cli.shared.amounts import in_seconds
 
 if TYPE_CHECKING:
     from controller.apiserver.resources import Task

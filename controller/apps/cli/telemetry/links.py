@@ -14,10 +14,19 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 
 from collectors.values import CollectorStatus, LinkCondition, LinkState, LinkStatus, Snapshot
-from controller.apps.cli.amounts import in_seconds
 from controller.apps.cli.network.feed import FEED, Feed, ask
-from controller.apps.cli.output import Format, FormatOption, LineFormat, flat, line_of, show, show_values, table_of
-from controller.apps.cli.units import milliseconds, percent, seconds
+from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.output import (
+    Format,
+    FormatOption,
+    LineFormat,
+    flat,
+    line_of,
+    show,
+    show_values,
+    table_of,
+)
+from controller.apps.cli.shared.units import milliseconds, percent, seconds
 from controller.common.console import plain_or_terminal
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.output import Format, OneFormat, show, show_one
+from controller.apps.cli.shared.output import Format, OneFormat, show, show_one
 from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:

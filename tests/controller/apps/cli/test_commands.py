@@ -63,7 +63,7 @@ def test_commands_do_not_import_optional_modules() -> None:
     assert done.stdout == "set()\n"
 
 
-@pytest.mark.parametrize("word", ["--help", "version", "--version"])
+@pytest.mark.parametrize("word", ["--help", "help", "version", "--version"])
 def test_help_and_version_import_little(word: str) -> None:
     text = (
         f"import sys; sys.argv = ['millrace', {word!r}]\nfrom controller.apps.cli import main\nmain()\n"

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from controller.apps.cli import common, main
+from controller.apps.cli import main
 from controller.apps.cli.app import app
+from controller.apps.cli.shared import common
 from controller.common.console import plain_or_terminal
 from controller.network.p4runtime.grpc_session import GrpcSession, Target
 from controller.network.p4runtime.session import fabric_program, load_schema

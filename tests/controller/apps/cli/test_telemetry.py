@@ -27,10 +27,10 @@ from collectors.history.rows import Observation, RowMaker
 from collectors.history.settings import HistorySettings
 from collectors.history.writer import HistoryWriter
 from collectors.values import ChildKey, CollectorStatus, JobKey, JobNote, LinkCondition, LinkStatus
-from controller.apps.cli import output
 from controller.apps.cli.app import app
 from controller.apps.cli.network.feed import ask
-from controller.apps.cli.output import Format
+from controller.apps.cli.shared import output
+from controller.apps.cli.shared.output import Format
 from controller.apps.cli.telemetry.commands import _awaited
 from controller.apps.cli.telemetry.links import warn_of_silence
 from controller.common.errors import ControllerError

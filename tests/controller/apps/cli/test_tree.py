@@ -28,6 +28,7 @@ WITHOUT_FORMAT = {
     "fabric down": "stops a fabric",
     "fabric exec": "shows what another command says",
     "fabric up": "runs until it is stopped",
+    "help": "is text",
     "install-shims": "makes files",
     "logs": "shows the lines of logs, which daemons write as JSON if they are told to",
     "paths link": "changes something",
@@ -80,7 +81,7 @@ def test_the_exceptions_are_commands() -> None:
 
 @pytest.mark.parametrize("name", TREE)
 def test_numbers_with_a_unit_are_read_with_it(name: str) -> None:
-    """Options whose name or help names a unit are parsed by controller/apps/cli/amounts.py, not as bare numbers."""
+    """Options whose name or help names a unit are parsed by cli/shared/amounts.py, not as bare numbers."""
     unit = re.compile(r"\b(?:seconds|milliseconds|hours|days|bytes|[kMGT]B|ms|GB)\b|-(?:s|ms|ns|bytes|mb)$")
     for parameter in TREE[name].params:
         described = parameter.type_descriptor

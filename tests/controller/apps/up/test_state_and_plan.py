@@ -16,9 +16,10 @@ from collectors.process import CollectorProcessSettings
 from controller.apiserver.settings import ApiSettings
 from controller.apps.up.command import UpOptions, run, status
 from controller.apps.up.errors import UpError
+from controller.apps.up.places import default_state
 from controller.apps.up.plan import UpPlan, make_plan, settings_file, write_generated
 from controller.apps.up.settings import BalanceSection, CentreSection, NodeSection, UpSettings
-from controller.apps.up.state import StateFolder, default_run, default_state, free_port
+from controller.apps.up.state import StateFolder, default_run, free_port
 from controller.apps.up.supervisor import changed_daemons
 from controller.balance.settings import BalanceSettings, MovingSettings
 from controller.network.daemon_settings import DaemonSettings

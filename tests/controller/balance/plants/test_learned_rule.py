@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from controller.apps.cli.app import app
-from controller.apps.cli.output import Format, show, utc
+from controller.apps.cli.shared.output import Format, show, utc
 from controller.balance.errors import RuleError
 from controller.balance.plants import Application, Member, Plant, PlantState, run
 from controller.balance.plants.loads import constant, noisy

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from controller.apps.cli.cluster.api import Address
-from controller.apps.cli.output import Format, FormatOption, show
 from controller.apps.cli.probe.library import library_of
+from controller.apps.cli.shared.output import Format, FormatOption, show
 
 
 def list_(

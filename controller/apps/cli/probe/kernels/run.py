@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from controller.apps.cli.cluster.api import Address
-from controller.apps.cli.output import Format, FormatOption, show
 from controller.apps.cli.probe.library import library_of
+from controller.apps.cli.shared.output import Format, FormatOption, show
 from dataplane.clock import NS_PER_S
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from controller.apps.cli.amounts import in_bytes, in_seconds
+from controller.apps.cli.shared.amounts import in_bytes, in_seconds
 
 
 def serve(
@@ -23,7 +23,7 @@ def serve(
     import secrets  # noqa: PLC0415
     import threading  # noqa: PLC0415
 
-    from controller.apps.cli.common import ready  # noqa: PLC0415
+    from controller.apps.cli.shared.common import ready  # noqa: PLC0415
     from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
     from controller.probing.kernels.transfers import network, pull  # noqa: PLC0415
 

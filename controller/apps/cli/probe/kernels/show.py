@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from controller.apps.cli.cluster.api import Address
-from controller.apps.cli.output import Format
-from controller.apps.cli.output import show as show_rows
 from controller.apps.cli.probe.library import library_of
+from controller.apps.cli.shared.output import Format
+from controller.apps.cli.shared.output import show as show_rows
 
 if TYPE_CHECKING:
     from controller.probing.values import ProbeKernel

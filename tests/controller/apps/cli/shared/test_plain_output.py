@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from controller.apps.cli.output import Format, number_text, show
-from controller.apps.cli.plain_output import plain_output
+from controller.apps.cli.shared.output import Format, number_text, show
+from controller.apps.cli.shared.plain_output import plain_output
 from controller.common.console import plain_or_terminal
 from dataplane.errors import plain
 

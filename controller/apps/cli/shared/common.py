@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from controller.apps.cli.log import log_to_stderr
-from controller.apps.cli.log_options import OPTIONS, LogFormat
+from controller.apps.cli.shared.log import log_to_stderr
+from controller.apps.cli.shared.log_options import OPTIONS, LogFormat
 
 if TYPE_CHECKING:
     from dataplane.daemon import Daemon

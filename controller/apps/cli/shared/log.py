@@ -6,7 +6,7 @@ import json
 import logging
 from datetime import UTC, datetime
 
-from controller.apps.cli.log_options import OPTIONS, LogFormat
+from controller.apps.cli.shared.log_options import OPTIONS, LogFormat
 
 
 class TextFormatter(logging.Formatter):

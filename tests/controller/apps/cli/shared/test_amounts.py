@@ -6,8 +6,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from controller.apps.cli.amounts import in_bytes, in_days, in_milliseconds, in_seconds
 from controller.apps.cli.app import app
+from controller.apps.cli.shared.amounts import in_bytes, in_days, in_milliseconds, in_seconds
 
 runner = CliRunner()
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from controller.apps.cli import common
 from controller.apps.cli.app import app
-from controller.apps.cli.log import formatter_of
-from controller.apps.cli.log_options import OPTIONS, LogFormat, LogLevel, LogOptions
+from controller.apps.cli.shared import common
+from controller.apps.cli.shared.log import formatter_of
+from controller.apps.cli.shared.log_options import OPTIONS, LogFormat, LogLevel, LogOptions
 
 runner = CliRunner()
 RECORD = logging.LogRecord("millrace.controller", logging.WARNING, "", 0, "switch %s: %s", ("s1", "gone"), None)

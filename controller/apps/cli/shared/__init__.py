@@ -1,0 +1,1 @@
+"""Parts of many commands: options with units, log options, tables, the ready line; each is imported by itself."""

@@ -44,6 +44,8 @@ _TITLE_IN = 0.42
 _MARGIN_IN = 0.25
 _KEY_IN = (6.6, 3.0)
 _LEAST_EXCESS_MS = 0.01
+_LEAST_SPAN = 4.0
+"""Least ratio of the scale's ends, so that small differences do not look like congestion."""
 _LEADER_IN = 0.12
 """A figure farther than this from its arrow is tied to it by a thin line."""
 
@@ -118,7 +120,7 @@ def _delay_scale(topology: Topology, panels: Sequence[Panel]) -> LogNorm:
     states = [state for panel in panels for state in _switch_links(topology, panel.snapshot)]
     measured_ms = [_excess_ms(topology, state) for state in states if excess_ns(topology, state)]
     low, high = min(measured_ms, default=0.1), max(measured_ms, default=1.0)
-    return LogNorm(low, max(high, low * 1.5))
+    return LogNorm(low, max(high, _LEAST_SPAN * low))
 
 
 def _excess_ms(topology: Topology, state: LinkState) -> float:

@@ -32,6 +32,8 @@ FIGURES = {
     "delay_before_ms",
     "delay_congested_ms",
     "delay_after_ms",
+    "comparison",
+    "no_room",
     "reaction_ms",
     "moves",
     "rebalances",
@@ -124,6 +126,9 @@ def test_demo_shows_the_loop_and_writes_pictures_and_records(folder: Path, demo:
         "(surge)",
         " moves: ",
         "moved flows, mean",
+        "without a path server and with it",
+        "surge, without",
+        " without the path server; with it, ",
     ):
         assert words in done.stdout, done.stdout
     figures = json.loads((out / "figures.json").read_text(encoding="utf-8"))
@@ -136,6 +141,11 @@ def test_demo_shows_the_loop_and_writes_pictures_and_records(folder: Path, demo:
     assert load["sent"] == load["planned"] == sum(host["planned"] for host in load["hosts"].values()) > 1000
     assert figures["delay_after_ms"] < figures["delay_congested_ms"]
     assert 0 < figures["reaction_ms"] < 3600
+    won = figures["comparison"]
+    assert won["flows"] > 5
+    assert won["with"]["delay_mean_ms"] < won["without"]["delay_mean_ms"] / 1.5
+    assert won["with"]["loss"] <= won["without"]["loss"]
+    assert (figures["no_room"], " rerouted " in done.stdout) == (None, True)
     with Image.open(out / "network.png") as picture:
         picture.load()
         assert picture.format == "PNG"
@@ -204,6 +214,7 @@ def test_the_same_demo_runs_with_real_packets(folder: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "moved flows, mean" in done.stdout
+    assert "Not compared with the same seconds without a path server" in done.stdout
     figures = json.loads((out / "figures.json").read_text(encoding="utf-8"))
     assert figures.keys() == FIGURES
     assert figures["reports"] > 100

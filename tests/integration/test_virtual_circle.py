@@ -19,7 +19,7 @@ from controller.apps.demo.outcome import Outcome, mean_delay_ns
 from controller.apps.demo.prepare import prepare
 from controller.apps.demo.scenario import ScenarioSettings
 from controller.apps.demo.settings import DemoSettings, LoopDelays
-from controller.apps.demo.virtual import VirtualRun
+from controller.apps.demo.virtual import VirtualRun, run_unsteered
 from controller.network.intents import FlowSpec, Route, RouteSet
 from controller.network.p4runtime.in_process import InProcessSession
 from controller.network.p4runtime.session import fabric_program, load_schema
@@ -223,6 +223,20 @@ def test_a_flow_leaves_the_congested_link_and_its_delay_falls(stacked: Run, stuc
             left_alone = next(other for other in stuck.outcome.figures() if other.number == flow.number)
             assert (flow.phases[2].delay_mean_ns or 0) < (left_alone.phases[2].delay_mean_ns or 0) / 1.5
         assert flow.phases[2].lost == 0
+
+
+def test_run_without_a_path_server_is_the_undeciding_twin(stuck: Run) -> None:
+    scenario, seen = stuck.outcome.scenario, stuck.virtual
+    unsteered = run_unsteered(scenario, STACKED, seed=1)
+    for flow in stuck.outcome.figures():
+        receiver = unsteered.receivers[flow.flow.dst_host]
+        measured = tuple(receiver.measure(flow.number, m.start_ns, m.end_ns) for m in flow.phases)
+        assert measured == flow.phases, flow.flow
+    port = next(port for port, peer in seen.scenario.topology.neighbours["b"].items() if peer.node == "d")
+    assert seen.fabric.hops is not None
+    over_link = {hop.flow_id for hop in seen.fabric.hops.hops if (hop.switch, hop.out_port) == ("b", port)}
+    assert unsteered.crossing == over_link
+    assert len(over_link) > 1
 
 
 def test_hop_by_hop_telemetry_closes_the_circle_too(fork: Callable[..., Run], stacked: Run, stuck: Run) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from rich.console import Console
 
+from controller.apps.demo.comparison import Comparison, Unsteered, compare, comparison_figures, gain_line
 from controller.apps.demo.folder import make_folder
 from controller.apps.demo.live import LiveView
 from controller.apps.demo.load import as_planned, deviates, host_loads, load_figures, load_line, load_table
-from controller.apps.demo.moves import describe, describe_weights, first_moves
+from controller.apps.demo.moves import describe, describe_weights, first_moves, rate_text, room_line
 from controller.apps.demo.outcome import Outcome, delay_by_phase_ns, flow_table
 from controller.apps.demo.picture import Panel, draw
 from controller.apps.demo.prepare import Prepared, prepare, sampled
@@ -22,7 +23,6 @@ from controller.network.paths.records.recorder import Recorder
 from dataplane.clock import NS_PER_MS, NS_PER_S
 from dataplane.config import load
 from dataplane.errors import MillraceError
-from dataplane.topology.units import format_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ def run(options: DemoOptions) -> Outcome:
     console.print(_introduction(prepared, options), highlight=False, soft_wrap=True)
     with LiveView(prepared.scenario.topology, console) as view:
         outcome = _run(options, settings, prepared, view)
-    _show(console, outcome, options.out)
+    unsteered = _unsteered(options, settings, outcome, console)
+    _show(console, outcome, options.out, unsteered)
     return outcome
 
 
@@ -83,6 +84,16 @@ def _run(options: DemoOptions, settings: DemoSettings, prepared: Prepared, view:
     return KernelRun(prepared.scenario, settings, view, options.out, options.seed).run()
 
 
+def _unsteered(options: DemoOptions, settings: DemoSettings, outcome: Outcome, console: Console) -> Unsteered | None:
+    """Run the same seconds without a path server; None in the kernel, and where it would be the same run."""
+    if options.time != "virtual" or not outcome.answered:
+        return None
+    from controller.apps.demo.virtual import run_unsteered  # noqa: PLC0415 - as above
+
+    console.print("The same seconds without a path server ...", highlight=False)
+    return run_unsteered(outcome.scenario, settings, options.seed)
+
+
 def _introduction(prepared: Prepared, options: DemoOptions) -> str:
     scenario = prepared.scenario
     link = scenario.topology.directed_links[scenario.congested]
@@ -92,19 +103,19 @@ def _introduction(prepared: Prepared, options: DemoOptions) -> str:
     return (
         f"{scenario.topology.name} in {options.time} time, rates divided by {prepared.rate_divisor}; "
         f"{len(scenario.flows) - len(surges)} flows from {prepared.demands_from}.\n"
-        f"At {scenario.congest_ns / NS_PER_S:g} s {streams} another {format_rate(round(surges[0].rate_bps))}{each} "
-        f"over {scenario.congested} ({format_rate(link.rate_bps)})."
+        f"At {scenario.congest_ns / NS_PER_S:g} s {streams} another {rate_text(surges[0].rate_bps)}{each} "
+        f"over {scenario.congested} ({rate_text(link.rate_bps)})."
     )
 
 
-def _show(console: Console, outcome: Outcome, out: Path) -> None:
+def _show(console: Console, outcome: Outcome, out: Path, unsteered: Unsteered | None) -> None:
     if console.is_terminal:
         # The live view has closed, and its decisions with it; without a terminal they were printed as they came.
         for move in outcome.moves:
             console.print(describe(move), highlight=False, soft_wrap=True)
         for change in outcome.rebalances:
             console.print(describe_weights(change), highlight=False, soft_wrap=True)
-    console.print(flow_table(outcome))
+    console.print(flow_table(outcome, unsteered.receivers if unsteered else None))
     if outcome.reaction_ns is None:
         weights = sum(change.time_ns >= outcome.scenario.congest_ns for change in outcome.rebalances)
         console.print(
@@ -112,12 +123,25 @@ def _show(console: Console, outcome: Outcome, out: Path) -> None:
         )
     else:
         console.print(f"First packet on a new path {outcome.reaction_ns / NS_PER_MS:.0f} ms after the surge began.")
+    comparison = compare(outcome, unsteered) if unsteered else None
+    for line in (room_line(outcome), _gain(outcome, comparison)):
+        if line is not None:
+            console.print(line, style="bold", highlight=False, soft_wrap=True)
     console.print(f"{outcome.reports} telemetry reports, {outcome.lost_reports} lost.", highlight=False)
     _show_load(console, outcome)
     png, svg = draw(outcome.scenario.topology, _panels(outcome), out / "network", _shaded(outcome))
     figures = out / "figures.json"
-    figures.write_text(json.dumps(figures_of(outcome), indent=2) + "\n", encoding="utf-8")
+    figures.write_text(json.dumps(figures_of(outcome, comparison), indent=2) + "\n", encoding="utf-8")
     console.print(f"Pictures: {png} and {svg}; figures: {figures}", highlight=False, soft_wrap=True)
+
+
+def _gain(outcome: Outcome, comparison: Comparison | None) -> str | None:
+    """Return what the path server won; None if it did nothing."""
+    if not outcome.answered:
+        return None
+    if comparison is None:
+        return "Not compared with the same seconds without a path server: virtual time does that."
+    return gain_line(comparison)
 
 
 def _show_load(console: Console, outcome: Outcome) -> None:
@@ -127,7 +151,7 @@ def _show_load(console: Console, outcome: Outcome) -> None:
     console.print(load_line(outcome), style=None if well else "bold red", highlight=False, soft_wrap=True)
 
 
-def figures_of(outcome: Outcome) -> dict[str, object]:
+def figures_of(outcome: Outcome, comparison: Comparison | None = None) -> dict[str, object]:
     """Return the run's main figures by name."""
     moved = [flow for flow in outcome.affected() if not flow.surge]
     before, during, after = (None if ns is None else ns / NS_PER_MS for ns in delay_by_phase_ns(moved))
@@ -136,6 +160,8 @@ def figures_of(outcome: Outcome) -> dict[str, object]:
         "delay_congested_ms": during,
         "delay_after_ms": after,
         "reaction_ms": None if outcome.reaction_ns is None else outcome.reaction_ns / NS_PER_MS,
+        "comparison": None if comparison is None else comparison_figures(comparison),
+        "no_room": outcome.no_room,
         "moves": len(outcome.moves),
         "rebalances": len(outcome.rebalances),
         "reports": outcome.reports,
@@ -150,7 +176,7 @@ def _panels(outcome: Outcome) -> list[Panel]:
     titles = {
         "before": "Before the surge",
         "during": "Congested: at the first decision" if move else "Congested",
-        "after": "After: at the end",
+        "after": "After: at the end" if outcome.no_room is None else "At the end: still full",
     }
     return [
         Panel(titles[name], snapshot, outcome.scenario.congested, paths.get(name, ()))

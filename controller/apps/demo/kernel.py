@@ -28,11 +28,13 @@ from controller.apps.demo.moves import (
     describe_weights,
     first_arrival_ns,
     first_on_new_path_ns,
+    largest_surge,
     phase_name,
 )
 from controller.apps.demo.outcome import Move, Outcome
 from controller.apps.demo.scenario import Scenario
 from controller.apps.demo.settings import DemoSettings
+from controller.common.errors import PathError
 from controller.network.daemon_settings import DaemonSettings
 from controller.network.paths.balancing.values import Rebalance
 from controller.network.paths.records.values import RecordQuery
@@ -80,6 +82,7 @@ class KernelRun:
     seed: int = 0
     _moves: list[Move] = field(default_factory=list)
     _rebalances: list[Rebalance] = field(default_factory=list)
+    _no_room: str | None = None
     _snapshots: list[tuple[str, Snapshot]] = field(default_factory=list)
     _latest: Snapshot | None = None
     _origin_ns: int = 0
@@ -115,7 +118,7 @@ class KernelRun:
             self._origin_ns = self._clock.now_ns() + round(_START_S * NS_PER_S)
             agents.begin(self._origin_ns)
             watching = [
-                asyncio.create_task(self._watch(collector)),
+                asyncio.create_task(self._watch(collector, paths)),
                 asyncio.create_task(self._listen(paths)),
                 asyncio.create_task(self._listen_for_weights(paths)),
             ]
@@ -198,7 +201,7 @@ class KernelRun:
 
     # watching
 
-    async def _watch(self, collector: FeedClient) -> None:
+    async def _watch(self, collector: FeedClient, paths: RouteClient) -> None:
         async for snapshot in collector.snapshots(_VIEW_INTERVAL_NS):
             now_ns = self._clock.now_ns() - self._origin_ns
             if (
@@ -210,14 +213,24 @@ class KernelRun:
             if now_ns < 0:
                 continue
             self.view.congested = self.scenario.congested if now_ns >= self.scenario.congest_ns else None
+            phase = phase_name(self.scenario, now_ns, self._moves, self._rebalances, snapshot)
+            if now_ns <= self.scenario.end_ns:  # afterwards nothing is sent
+                self._no_room = await self._reason(paths) if phase == "no room" else None
             status = Status(
                 time_s=now_ns / NS_PER_S,
                 end_s=self.scenario.end_ns / NS_PER_S,
-                phase=phase_name(self.scenario, now_ns, self._moves),
+                phase=phase,
                 reports=sum(state.received for state in snapshot.reporters.values()),
                 lost_reports=sum(state.lost for state in snapshot.reporters.values()),
             )
             self.view.show(status, snapshot)
+
+    async def _reason(self, paths: RouteClient) -> str:
+        """Return the path server's reason for leaving the surge where it is."""
+        try:
+            return (await paths.why(largest_surge(self.scenario))).reason
+        except PathError as error:
+            return str(error)
 
     def _keep(self, name: str) -> None:
         """Keep the newest state under a name, the first time."""
@@ -310,6 +323,7 @@ class KernelRun:
             sent=agents.loads(),
             exact=False,
             rebalances=tuple(self._rebalances),
+            no_room=self._no_room,
         )
 
 

@@ -73,10 +73,10 @@ class LiveView:
             self.console.print(self._plain(status, snapshot), markup=False, highlight=False, soft_wrap=True)
 
     def _plain(self, status: Status, snapshot: Snapshot) -> str:
-        worst = max(_core_links(self.topology, snapshot), key=self._waiting_ns)
+        worst = max(_core_links(self.topology, snapshot), key=self._excess_ns)
         return (
             f"{status.time_s:6.1f} s  {status.phase:<10} reports {status.reports:6d} (lost {status.lost_reports})  "
-            f"worst queueing {worst.link} {worst.delay_mean_ns / NS_PER_MS:.1f} ms, load {worst.utilisation:.0%}"
+            f"longest queue {worst.link} +{self._excess_ns(worst) / NS_PER_MS:.1f} ms, load {worst.utilisation:.0%}"
         )
 
     def _render(self, status: Status, snapshot: Snapshot) -> Group:
@@ -104,7 +104,7 @@ class LiveView:
         columns = max(1, self.console.width // (name_width + _FIGURES_WIDTH))
         # Above are the head line, below the panel with its border, and the cursor's line.
         most_rows = max(1, self.console.height - self._decision_lines() - 4)
-        shown = sorted(states, key=self._waiting_ns, reverse=True)[: columns * most_rows]
+        shown = sorted(states, key=self._excess_ns, reverse=True)[: columns * most_rows]
         shown.sort(key=lambda state: state.link)
         rows = -(-len(shown) // columns)
         table = Table.grid(padding=(0, 1))
@@ -113,8 +113,8 @@ class LiveView:
         return table
 
     def _cells(self, state: LinkState, name_width: int) -> tuple[Text, Text, ProgressBar, Text]:
-        waiting_ms = self._waiting_ns(state) / NS_PER_MS
-        style = "bold red" if waiting_ms > 20 else "yellow" if waiting_ms > 5 else "green"
+        excess_ms = self._excess_ns(state) / NS_PER_MS
+        style = "bold red" if excess_ms > 20 else "yellow" if excess_ms > 5 else "green"
         mark = "▶ " if state.link == self.congested else "  "
         return (
             Text(f"{mark}{state.link}".ljust(name_width), style="bold" if mark.strip() else ""),
@@ -123,8 +123,13 @@ class LiveView:
             Text(f"{state.utilisation:4.0%}" if state.age_ns is not None else "   -"),
         )
 
-    def _waiting_ns(self, state: LinkState) -> int:
-        return state.delay_mean_ns - self.topology.directed_links[state.link].delay_ns
+    def _excess_ns(self, state: LinkState) -> int:
+        return excess_ns(self.topology, state)
+
+
+def excess_ns(topology: Topology, state: LinkState) -> int:
+    """Return a link's mean delay above its propagation delay: queueing and transmission, 0 where unmeasured."""
+    return max(0, state.delay_mean_ns - topology.directed_links[state.link].delay_ns)
 
 
 def _core_links(topology: Topology, snapshot: Snapshot) -> list[LinkState]:

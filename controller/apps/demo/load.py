@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from controller.apps.demo.outcome import Outcome
+from controller.apps.demo.outcome import Outcome, loss_share
 from dataplane.clock import NS_PER_MS
 from dataplane.fabric.load import LATE_NS, SentLoad, total_load
 
@@ -49,8 +49,7 @@ def host_loads(outcome: Outcome) -> tuple[HostLoad, ...]:
 def lost_before(outcome: Outcome) -> float:
     """Return the share of the background that the network lost before the surge, 0 to 1."""
     measured = [figures.phases[0] for figures in outcome.figures() if not figures.surge]
-    due = sum(m.packets - m.duplicates + m.lost for m in measured)
-    return sum(m.lost for m in measured) / due if due else 0.0
+    return loss_share(measured)
 
 
 def deviates(host: HostLoad, *, exact: bool) -> bool:

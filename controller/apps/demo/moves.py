@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from collectors.values import HopRecord
-from controller.apps.demo.outcome import Move
+from collectors.values import HopRecord, Snapshot
+from controller.apps.demo.live import excess_ns
+from controller.apps.demo.outcome import Move, Outcome
 from controller.apps.demo.scenario import Scenario
 from controller.network.intents import FlowSpec
 from controller.network.paths.balancing.values import Rebalance
 from dataplane.clock import NS_PER_S
 from dataplane.fabric.agent import Arrival
+from dataplane.topology.units import format_rate
+from dataplane.topology.values import LinkKey
 
 _NS_PER_US = 1_000
+_PATIENCE_NS = 2 * NS_PER_S
+"""The path server acts on a full link within a second; after two it has nothing better."""
 
 
 def describe(move: Move) -> str:
@@ -38,11 +43,56 @@ def first_moves(scenario: Scenario, moves: Sequence[Move]) -> dict[FlowSpec, Mov
     return first
 
 
-def phase_name(scenario: Scenario, now_ns: int, moves: Sequence[Move]) -> str:
-    """Return the phase of the run at a time, in one word."""
+def phase_name(
+    scenario: Scenario, now_ns: int, moves: Sequence[Move], rebalances: Sequence[Rebalance], snapshot: Snapshot
+) -> str:
+    """Return the phase of the run at the time of a snapshot, in a word or two.
+
+    Traffic is "rerouted" once the surge's link and those that flows moved to have no full queue; there is "no room" if
+    such a link is full although nothing has changed for some time.
+    """
     if now_ns < scenario.congest_ns:
         return "warm-up" if now_ns < scenario.warm_up_ns else "before"
-    return "rerouted" if first_moves(scenario, moves) else "congested"
+    answers = first_moves(scenario, moves)
+    changes: tuple[Move | Rebalance, ...] = (*moves, *rebalances)
+    times = [change.time_ns for change in changes if change.time_ns >= scenario.congest_ns]
+    watched = {scenario.congested, *(LinkKey(*link) for move in answers.values() for link in new_links(move))}
+    if any(is_full(scenario, snapshot, link) for link in watched):
+        return "no room" if now_ns - max(times, default=scenario.congest_ns) >= _PATIENCE_NS else "congested"
+    return "rerouted" if times else "congested"
+
+
+def is_full(scenario: Scenario, snapshot: Snapshot, link: LinkKey) -> bool:
+    """Return whether packets wait on a link for at least a quarter of the longest time that its queue allows."""
+    topology = scenario.topology
+    directed = topology.directed_links[link]
+    longest_ns = directed.queue_frames * scenario.frame_bytes * 8 * NS_PER_S / directed.rate_bps
+    return excess_ns(topology, snapshot.links[link]) >= longest_ns / 4
+
+
+def rate_text(rate_bps: float) -> str:
+    """Return a rate with three significant digits."""
+    return format_rate(int(float(f"{rate_bps:.3g}")))
+
+
+def largest_surge(scenario: Scenario) -> FlowSpec:
+    """Return the surge's largest flow."""
+    return max((planned for planned in scenario.flows if planned.surge), key=lambda planned: planned.rate_bps).flow
+
+
+def room_line(outcome: Outcome) -> str | None:
+    """Return why the surge's link stayed full, in the path server's words; None if it did not."""
+    if outcome.no_room is None:
+        return None
+    scenario = outcome.scenario
+    flow = largest_surge(scenario)
+    rate_bps = sum(planned.rate_bps for planned in scenario.flows if planned.flow == flow)
+    link = scenario.topology.directed_links[scenario.congested]
+    return (
+        f"Not relieved: queues were still full at the end. {flow.src_host} sends {flow.dst_host} "
+        f"{rate_text(rate_bps)} over {scenario.congested} ({rate_text(link.rate_bps)}); the path server: "
+        f"{outcome.no_room}."
+    )
 
 
 def new_links(move: Move) -> set[tuple[str, str]]:

@@ -64,6 +64,13 @@ class Outcome:
     exact: bool
     """True if host clocks are exact, as in virtual time."""
     rebalances: tuple[Rebalance, ...] = ()
+    no_room: str | None = None
+    """The path server's reason for leaving the surge where it is, if links were still full at the end."""
+
+    @property
+    def answered(self) -> bool:
+        """True if the path server moved a flow or changed weights."""
+        return bool(self.moves or self.rebalances)
 
     @property
     def phases(self) -> tuple[Phase, ...]:
@@ -85,23 +92,27 @@ class Outcome:
 
     def figures(self) -> tuple[FlowFigures, ...]:
         """Return every flow's measurements, in the scenario's order."""
+        return self.measured([(self.receivers, phase) for phase in self.phases])
+
+    def measured(self, spans: Sequence[tuple[Mapping[str, Receiver], Phase]]) -> tuple[FlowFigures, ...]:
+        """Return every flow's measurements in several spans, each by its own receivers."""
         return tuple(
             FlowFigures(
                 planned.number,
                 planned.flow,
                 planned.surge,
                 tuple(
-                    self.receivers[planned.flow.dst_host].measure(planned.number, p.start_ns, p.end_ns)
-                    for p in self.phases
+                    receivers[planned.flow.dst_host].measure(planned.number, span.start_ns, span.end_ns)
+                    for receivers, span in spans
                 ),
             )
             for planned in self.scenario.flows
         )
 
-    def affected(self) -> tuple[FlowFigures, ...]:
-        """Return the surge and the flows that moved, in order of their moves."""
+    def affected(self, figures: Sequence[FlowFigures] | None = None) -> tuple[FlowFigures, ...]:
+        """Return the surge and the flows that moved, in order of their moves; by default measured in its phases."""
         order = {move.flow: index for index, move in reversed(list(enumerate(self.moves)))}
-        chosen = [f for f in self.figures() if f.surge or f.flow in order]
+        chosen = [f for f in (self.figures() if figures is None else figures) if f.surge or f.flow in order]
         return tuple(sorted(chosen, key=lambda f: (not f.surge, order.get(f.flow, 0), f.number)))
 
 
@@ -112,29 +123,50 @@ def mean_delay_ns(measurements: Iterable[FlowMeasurement]) -> float | None:
     return sum(mean * count for mean, count in heard) / packets if packets else None
 
 
+def loss_share(measurements: Iterable[FlowMeasurement]) -> float:
+    """Return the share of packets lost over several flows, 0 to 1."""
+    counts = [(m.lost, m.packets - m.duplicates + m.lost) for m in measurements]
+    due = sum(count for _, count in counts)
+    return sum(lost for lost, _ in counts) / due if due else 0.0
+
+
 def delay_by_phase_ns(figures: Sequence[FlowFigures]) -> tuple[float | None, float | None, float | None]:
     """Return the mean delay before, during and after, over the background flows among `figures`."""
     before, during, after = (mean_delay_ns(f.phases[i] for f in figures if not f.surge) for i in range(3))
     return before, during, after
 
 
-def flow_table(outcome: Outcome) -> Table:
-    """Return the final table: delay, throughput and loss of each affected flow in each phase."""
-    table = Table(title="Flows, as their receivers measured them", title_justify="left")
+def flow_table(outcome: Outcome, unsteered: Mapping[str, Receiver] | None = None) -> Table:
+    """Return the final table: delay, throughput and loss of each affected flow in each phase.
+
+    With the receivers of the same seconds without a path server, the columns compare these with the run instead.
+    """
+    spans = [(outcome.receivers, phase) for phase in outcome.phases]
+    if unsteered is not None:
+        surge = outcome.scenario.congest_ns, outcome.scenario.end_ns
+        spans = [
+            spans[0],
+            (unsteered, Phase("surge, without", *surge)),
+            (outcome.receivers, Phase("surge, with", *surge)),
+        ]
+    title = "Flows, as their receivers measured them"
+    if unsteered is not None:
+        title += ", without a path server and with it"
+    table = Table(title=title, title_justify="left")
     table.add_column("flow")
-    for phase in outcome.phases:
+    for _, phase in spans:
         seconds = (phase.end_ns - phase.start_ns) / NS_PER_S
         table.add_column(f"{phase.name}\n{seconds:.1f} s\ndelay ms (p99)", justify="right")
         table.add_column("kbit/s", justify="right")
         table.add_column("loss", justify="right")
-    for flow in outcome.affected():
+    figures = outcome.measured(spans)
+    affected = outcome.affected(figures)
+    for flow in affected:
         table.add_row(_label(flow), *(cell for m in flow.phases for cell in _cells(m)))
-    figures = outcome.figures()
     table.add_section()
-    table.add_row(
-        "moved flows, mean", *_mean_cells([f for f in outcome.affected() if not f.surge], len(outcome.phases))
-    )
-    table.add_row("all background flows, mean", *_mean_cells([f for f in figures if not f.surge], len(outcome.phases)))
+    if moved := [f for f in affected if not f.surge]:
+        table.add_row("moved flows, mean", *_mean_cells(moved, len(spans)))
+    table.add_row("all background flows, mean", *_mean_cells([f for f in figures if not f.surge], len(spans)))
     return table
 
 
@@ -156,11 +188,9 @@ def _mean_cells(figures: Sequence[FlowFigures], phases: int) -> list[str]:
         measured = [f.phases[index] for f in figures]
         delay_ns = mean_delay_ns(measured)
         total_bps = sum(m.throughput_bps for m in measured)
-        due = sum(m.packets - m.duplicates + m.lost for m in measured)
-        loss = sum(m.lost for m in measured) / due if due else 0.0
         cells += [
             "-" if delay_ns is None else f"{delay_ns / NS_PER_MS:.1f}",
             f"{total_bps / _BPS_PER_KBPS:.1f}",
-            f"{loss:.1%}",
+            f"{loss_share(measured):.1%}",
         ]
     return cells

@@ -1,4 +1,4 @@
-"""The network as a picture: a map for each state with link delays by colour and load by width, and a key.
+"""The network as a picture: a map for each state with queueing by colour and load by width, and a key.
 
 PNG and SVG from one figure; the same state gives the same bytes. Everything is laid out in inches.
 """
@@ -20,8 +20,9 @@ from matplotlib.patches import Polygon, Rectangle
 from matplotlib.ticker import LogLocator, NullLocator
 
 from collectors.values import LinkState, Snapshot
-from controller.apps.demo.labels import Line, Point, place_label, rectangle_at
+from controller.apps.demo.labels import Line, Placement, Point, place_label, rectangle_at
 from controller.apps.demo.layout import Layout, layout_of
+from controller.apps.demo.live import excess_ns
 from dataplane.clock import NS_PER_MS
 from dataplane.topology.values import LinkKey, Topology
 
@@ -42,6 +43,11 @@ _MARK = "crimson"
 _TITLE_IN = 0.42
 _MARGIN_IN = 0.25
 _KEY_IN = (6.6, 3.0)
+_LEAST_EXCESS_MS = 0.01
+_LEAST_SPAN = 4.0
+"""Least ratio of the scale's ends, so that small differences do not look like congestion."""
+_LEADER_IN = 0.12
+"""A figure farther than this from its arrow is tied to it by a thin line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +105,7 @@ def _grid(layout: Layout, panels: int) -> tuple[Figure, list[Axes]]:
 
 
 def _colours() -> Colormap:
-    """Return viridis without its palest end, which is invisible on white; dark is slow."""
+    """Return viridis without its palest end, which is invisible on white; dark is a long queue."""
     return LinearSegmentedColormap.from_list(
         "delay", mpl.colormaps["viridis_r"]([0.12 + 0.0088 * n for n in range(101)])
     )
@@ -110,9 +116,15 @@ def _switch_links(topology: Topology, snapshot: Snapshot) -> list[LinkState]:
 
 
 def _delay_scale(topology: Topology, panels: Sequence[Panel]) -> LogNorm:
-    delays_ms = [s.delay_mean_ns / NS_PER_MS for p in panels for s in _switch_links(topology, p.snapshot)]
-    low, high = max(min(delays_ms, default=0.1), 1e-3), max(delays_ms, default=1.0)
-    return LogNorm(low, max(high, low * 1.5))
+    """Return the scale of delay above propagation, in ms, over all measured links of all maps."""
+    states = [state for panel in panels for state in _switch_links(topology, panel.snapshot)]
+    measured_ms = [_excess_ms(topology, state) for state in states if excess_ns(topology, state)]
+    low, high = min(measured_ms, default=0.1), max(measured_ms, default=1.0)
+    return LogNorm(low, max(high, _LEAST_SPAN * low))
+
+
+def _excess_ms(topology: Topology, state: LinkState) -> float:
+    return max(_LEAST_EXCESS_MS, excess_ns(topology, state) / NS_PER_MS)
 
 
 # a map
@@ -121,19 +133,21 @@ def _delay_scale(topology: Topology, panels: Sequence[Panel]) -> LogNorm:
 def _draw_panel(axis: Axes, topology: Topology, panel: Panel, layout: Layout, norm: LogNorm) -> None:
     colours, traced = _colours(), set(pairwise(panel.path))
     states = _switch_links(topology, panel.snapshot)
-    lines = {state.link: _line(layout, state.link, _width_in(state.utilisation)) for state in states}
+    lines = arrows_of(layout, states)
     for state in states:
         line, width = lines[state.link], _width_in(state.utilisation)
         on_path = (state.link.src, state.link.dst) in traced
         if on_path:
             axis.add_patch(_shade(line, width))
-        colour = colours(norm(state.delay_mean_ns / NS_PER_MS))
+        # Links without a measurement have no excess: they get the colour of the least.
+        colour = colours(norm(max(norm.vmin or 0.0, _excess_ms(topology, state))))
         axis.add_patch(_arrow(line, width, colour, zorder=2.5 if on_path else 2))
         if state.link == panel.marked:
             axis.add_patch(_outline(line, width))
     for name in layout.centres:
         _draw_box(axis, layout, name, on_path=name in panel.path)
-    _draw_figures(axis, panel, states, lines, layout)
+    for figure in figures_of(topology, panel, lines, layout):
+        _write(axis, figure)
     axis.set_title(panel.title, fontsize=11, loc="left", pad=8)
 
 
@@ -148,31 +162,59 @@ def _draw_box(axis: Axes, layout: Layout, name: str, *, on_path: bool) -> None:
     axis.text(x, y, name, ha="center", va="baseline", fontsize=layout.font_points, zorder=5)
 
 
-def _draw_figures(
-    axis: Axes, panel: Panel, states: Sequence[LinkState], lines: Mapping[LinkKey, Line], layout: Layout
-) -> None:
-    """Write the delays of the marked link and of the shaded path."""
+@dataclass(frozen=True, slots=True)
+class PlacedFigure:
+    """A figure of a link in a map, in inches."""
+
+    text: str
+    size: Point
+    placement: Placement
+    marked: bool
+
+
+def figures_of(
+    topology: Topology, panel: Panel, lines: Mapping[LinkKey, Line], layout: Layout
+) -> tuple[PlacedFigure, ...]:
+    """Return the delays above propagation of the marked link and of the shaded path, beside their arrows."""
     taken = [layout.rectangle(name) for name in layout.centres]
-    traced = set(pairwise(panel.path))
-    shown = [s for s in states if s.link == panel.marked or (s.link.src, s.link.dst) in traced]
+    traced, arrows = set(pairwise(panel.path)), list(lines.values())
+    shown = [
+        state
+        for state in _switch_links(topology, panel.snapshot)
+        if state.link == panel.marked or (state.link.src, state.link.dst) in traced
+    ]
+    placed = []
     for state in sorted(shown, key=lambda state: (state.link != panel.marked, state.link)):
-        text = f"{state.delay_mean_ns / NS_PER_MS:.1f} ms"
+        text = f"+{excess_ns(topology, state) / NS_PER_MS:.1f}"
         size = 0.62 * 8 * len(text) / _POINTS_PER_IN, 0.15
-        position = place_label(lines[state.link], size, taken, list(lines.values()), layout.size)
-        taken.append(rectangle_at(position, size))
-        _write(axis, position, text, _MARK if state.link == panel.marked else "black")
+        placement = place_label(lines[state.link], size, taken, arrows, layout.size)
+        taken.append(rectangle_at(placement.centre, size))
+        # Nor should later figures cover the line that ties this one to its arrow.
+        arrows.append(Line(placement.centre, placement.anchor))
+        placed.append(PlacedFigure(text, size, placement, marked=state.link == panel.marked))
+    return tuple(placed)
 
 
-def _write(axis: Axes, position: Point, text: str, colour: str) -> None:
-    background = {"boxstyle": "square,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
-    weight = "bold" if colour == _MARK else "normal"
+def _write(axis: Axes, figure: PlacedFigure) -> None:
+    (x, y), (to_x, to_y) = figure.placement.centre, figure.placement.anchor
+    colour, weight = (_MARK, "bold") if figure.marked else ("black", "normal")
+    near = rectangle_at((x, y), (figure.size[0] + 2 * _LEADER_IN, figure.size[1] + 2 * _LEADER_IN))
+    if not (near[0] < to_x < near[2] and near[1] < to_y < near[3]):
+        axis.plot((x, to_x), (y, to_y), color=colour, lw=0.5, zorder=5)
+    # The text's own background hides the line below it.
+    background = {"boxstyle": "square,pad=0.12", "facecolor": "white", "edgecolor": "none"}
     axis.text(
-        *position, text, ha="center", va="center", fontsize=8, color=colour, weight=weight, zorder=6, bbox=background
+        x, y, figure.text, ha="center", va="center", fontsize=8, color=colour, weight=weight, zorder=6, bbox=background
     )
 
 
 def _width_in(utilisation: float) -> float:
     return _THINNEST_IN + (_THICKEST_IN - _THINNEST_IN) * min(utilisation, 1.0)
+
+
+def arrows_of(layout: Layout, states: Sequence[LinkState]) -> dict[LinkKey, Line]:
+    """Return the arrow of each directed link, as wide as its load."""
+    return {state.link: _line(layout, state.link, _width_in(state.utilisation)) for state in states}
 
 
 def _line(layout: Layout, key: LinkKey, width_in: float) -> Line:
@@ -182,7 +224,8 @@ def _line(layout: Layout, key: LinkKey, width_in: float) -> Line:
     lane = _LANE_IN + width_in / 2
     dx, dy = (y2 - y1) / length * lane, (x1 - x2) / length * lane
     tail, head = (x1 + dx, y1 + dy), (x2 + dx, y2 + dy)
-    return Line(_edge(layout.rectangle(key.src), tail, head), _edge(layout.rectangle(key.dst), head, tail))
+    ends = _edge(layout.rectangle(key.src), tail, head), _edge(layout.rectangle(key.dst), head, tail)
+    return Line(*ends, width_in / 2 + _WING_IN)
 
 
 def _edge(box: tuple[float, float, float, float], inside: Point, outside: Point) -> Point:
@@ -249,11 +292,11 @@ def _draw_key(axis: Axes, norm: LogNorm, shaded: str | None) -> None:
     if shaded is not None:
         axis.add_patch(_shade(Line((sample, y), (sample + 1.0, y)), _width_in(0.3)))
         axis.add_patch(_arrow(Line((sample, y), (sample + 1.0, y)), _width_in(0.3), middle, zorder=2))
-        _words(axis, words, y, f"grey: path of {shaded}, with the delay of each link on it")
+        _words(axis, words, y, f"grey: path of {shaded}")
         y -= 0.35
     axis.add_patch(_arrow(Line((sample, y), (sample + 1.0, y)), _width_in(0.9), _colours()(1.0), zorder=2))
     axis.add_patch(_outline(Line((sample, y), (sample + 1.0, y)), _width_in(0.9)))
-    _words(axis, words, y, "red: the link that the surge fills, with its delay")
+    _words(axis, words, y, "red: the link that the surge fills")
     _words(
         axis,
         sample,
@@ -266,7 +309,13 @@ def _draw_key(axis: Axes, norm: LogNorm, shaded: str | None) -> None:
     scale.ax.xaxis.set_major_formatter("{x:g}")
     scale.ax.xaxis.set_minor_locator(NullLocator())
     scale.ax.tick_params(labelsize=8)
-    axis.text(sample, 0.75, "colour: delay of the link, queue included (ms)", fontsize=9, va="center")
+    axis.text(
+        sample,
+        0.75,
+        "colour and figures: delay above the link's own propagation: queue and transmission (ms)",
+        fontsize=9,
+        va="center",
+    )
 
 
 def _words(axis: Axes, x: float, y: float, text: str) -> None:

@@ -8,11 +8,20 @@ from ipaddress import IPv4Address
 
 from collectors.collector import Collector
 from collectors.values import HopRecord, Snapshot
+from controller.apps.demo.comparison import Unsteered
 from controller.apps.demo.live import LiveView, Status
-from controller.apps.demo.moves import describe, describe_weights, first_moves, new_links, phase_name
+from controller.apps.demo.moves import (
+    describe,
+    describe_weights,
+    first_moves,
+    largest_surge,
+    new_links,
+    phase_name,
+)
 from controller.apps.demo.outcome import Move, Outcome
 from controller.apps.demo.scenario import Scenario
 from controller.apps.demo.settings import DemoSettings
+from controller.common.errors import PathError
 from controller.network.intents import RouteSet
 from controller.network.paths.balancing.values import Rebalance
 from controller.network.paths.core import PathServerCore
@@ -56,7 +65,8 @@ class VirtualRun:
         self.rebalances: list[Rebalance] = []
         self._records: list[HopRecord] = []
         self._collector_host = topology.collector.host
-        self._controller = self._connect()
+        self._controller = _connect(self.fabric, self.settings)
+        self._no_room: str | None = None
 
     def run(self) -> Outcome:
         """Run from zero to the scenario's end."""
@@ -87,16 +97,10 @@ class VirtualRun:
             first_on_new_path_ns=self._first_on_new_path(),
             sent={sender.flow.flow_id: host.load(sender) for host, sender in sending},
             exact=True,
+            no_room=self._no_room,
         )
 
     # the loop: report, state, decision, write
-
-    def _connect(self) -> VirtualController:
-        return VirtualController.over(
-            self.fabric,
-            watches=(self.settings.watch,),
-            delays=WriteDelays(write_delay_ns=self.settings.delays.write_ns, drain_ns=self.settings.delays.drain_ns),
-        )
 
     def _attach_hosts(self) -> None:
         for name, receiver in self.receivers.items():
@@ -159,17 +163,26 @@ class VirtualRun:
 
     def _show(self) -> None:
         now_ns, snapshot = self.fabric.now_ns, self.collector.snapshot()
+        phase = phase_name(self.scenario, now_ns, self.moves, self.rebalances, snapshot)
+        self._no_room = self._reason() if self.deciding and phase == "no room" else None
         self.view.congested = self.scenario.congested if now_ns >= self.scenario.congest_ns else None
         self.view.show(
             Status(
                 time_s=now_ns / NS_PER_S,
                 end_s=self.scenario.end_ns / NS_PER_S,
-                phase=phase_name(self.scenario, now_ns, self.moves),
+                phase=phase,
                 reports=sum(state.received for state in snapshot.reporters.values()),
                 lost_reports=sum(state.lost for state in snapshot.reporters.values()),
             ),
             snapshot,
         )
+
+    def _reason(self) -> str:
+        """Return the path server's reason for leaving the surge where it is."""
+        try:
+            return self.paths.why(largest_surge(self.scenario), self.fabric.now_ns).reason
+        except PathError as error:
+            return str(error)
 
     def _keep_during(self) -> None:
         """Keep the state at the first decision after the surge began, or before the last phase."""
@@ -196,8 +209,37 @@ class VirtualRun:
         return best
 
 
+def run_unsteered(scenario: Scenario, settings: DemoSettings, seed: int) -> Unsteered:
+    """Run the scenario in virtual time with the same telemetry, but nothing that collects or decides."""
+    topology = scenario.topology
+    fabric = VirtualFabric(topology, seed=seed, pipeline_factory=compiled_pipeline, record_hops=True)
+    _connect(fabric, settings).start()
+    receivers = {name: Receiver() for name in {planned.flow.dst_host for planned in scenario.flows}}
+    for name, receiver in receivers.items():
+        fabric.host(name).on_frame(_measuring(receiver))
+    for planned, flow in zip(scenario.flows, scenario.packet_flows(), strict=True):
+        fabric.start_flow(planned.flow.src_host, flow)
+    fabric.run_until(scenario.end_ns)
+    return Unsteered(receivers, _crossing(scenario, fabric))
+
+
+def _connect(fabric: VirtualFabric, settings: DemoSettings) -> VirtualController:
+    return VirtualController.over(
+        fabric,
+        watches=(settings.watch,),
+        delays=WriteDelays(write_delay_ns=settings.delays.write_ns, drain_ns=settings.delays.drain_ns),
+    )
+
+
 def _measuring(receiver: Receiver) -> Callable[[bytes, int], None]:
     def measure(frame: bytes, now_ns: int) -> None:
         receiver.receive(frame, now_ns)
 
     return measure
+
+
+def _crossing(scenario: Scenario, fabric: VirtualFabric) -> frozenset[int]:
+    link = scenario.congested
+    ports = {port for port, peer in scenario.topology.neighbours[link.src].items() if peer.node == link.dst}
+    hops = fabric.hops.hops if fabric.hops else ()
+    return frozenset(hop.flow_id for hop in hops if hop.switch == link.src and hop.out_port in ports)

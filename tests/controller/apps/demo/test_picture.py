@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree
 
+import networkx as nx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ from collectors.collector import Collector
 from collectors.values import Snapshot
 from controller.apps.demo.labels import Line, crosses, overlap, place_label, rectangle_at
 from controller.apps.demo.layout import Layout, layout_of
-from controller.apps.demo.picture import Panel, _grid, draw
+from controller.apps.demo.picture import Panel, _delay_scale, _grid, _switch_links, arrows_of, draw, figures_of
 from dataplane.clock import VirtualClock
 from dataplane.topology.file import load_topology, loads
 from dataplane.topology.values import LinkKey, Topology
@@ -107,20 +109,69 @@ def test_figure_avoids_boxes_if_there_is_room(
 ) -> None:
     taken = [rectangle_at(box, (0.4, 0.2)) for box in boxes]
     size, bounds = (0.4, 0.15), (6.5, 4.5)
-    label = place_label(Line(tail, head), size, taken, [], bounds)
-    chosen = rectangle_at(label, size)
+    own = Line(tail, head)
+    chosen = rectangle_at(place_label(own, size, taken, [own], bounds).centre, size)
     if any(overlap(chosen, box) for box in taken):
         middle = (tail[0] + head[0]) / 2, (tail[1] + head[1]) / 2
         assert any(overlap(rectangle_at(middle, (0.5, 0.25)), box) for box in taken)
 
 
-def test_figure_is_on_its_link_and_avoids_others() -> None:
-    own = Line((0.0, 1.0), (4.0, 1.0))
-    assert place_label(own, (0.4, 0.15), [], [own], (4, 2)) == (2.0, 1.0)
-    across = Line((2.0, 0.0), (2.0, 2.0))
-    x, y = place_label(own, (0.4, 0.15), [], [own, across], (4, 2))
-    assert abs(x - 2.0) > 0.2
-    assert y == 1.0
+def test_figure_stands_beside_its_arrow_and_avoids_others() -> None:
+    own = Line((0.0, 1.0), (4.0, 1.0), 0.05)
+    size = 0.4, 0.15
+    alone = place_label(own, size, [], [own], (4, 2))
+    assert alone.anchor == (2.0, 1.0)
+    assert alone.centre[0] == 2.0
+    # On the right-hand side, as near as the arrow's reach and the figure's height allow.
+    assert 0.05 + 0.075 < 1.0 - alone.centre[1] < 0.25
+    across = Line((2.0, 0.0), (2.0, 2.0), 0.05)
+    x, y = place_label(own, size, [], [own, across], (4, 2)).centre
+    assert abs(x - 2.0) > 0.25
+    assert y == alone.centre[1]
+
+
+def longest_path(topology: Topology) -> tuple[str, ...]:
+    """Return the switches of a shortest path between the two ends of the topology that are farthest apart."""
+    graph = nx.Graph(
+        (key.src, key.dst) for key in topology.directed_links if {key.src, key.dst} <= topology.switch.keys()
+    )
+    paths: list[list[str]] = [path for _, paths in nx.all_pairs_shortest_path(graph) for path in paths.values()]
+    longest = max(paths, key=len)
+    return tuple(longest)
+
+
+@pytest.mark.parametrize("name", sorted({*NAMES} - {"fat-tree:k=8"}))  # which leaves no room between its arrows
+def test_figures_stand_clear_of_arrows_and_boxes(name: str) -> None:
+    topology, layout = topology_of(name), laid_out(name)
+    path = longest_path(topology)
+    snapshot = snapshot_of(topology)
+    full = {
+        key: replace(state, utilisation=1.0) for key, state in snapshot.links.items() if path[0] in {key.src, key.dst}
+    }
+    panel = Panel("map", replace(snapshot, links={**snapshot.links, **full}), LinkKey(*path[1::-1]), path)
+    states = [state for key, state in panel.snapshot.links.items() if {key.src, key.dst} <= topology.switch.keys()]
+    arrows = arrows_of(layout, states)
+    placed = figures_of(topology, panel, arrows, layout)
+    assert len(placed) == len(path)
+    areas = [rectangle_at(figure.placement.centre, figure.size) for figure in placed]
+    for area in areas:
+        assert not any(crosses(arrow, area) for arrow in arrows.values())
+        assert not any(overlap(layout.rectangle(switch), area) for switch in layout.centres)
+    assert not any(overlap(*pair) for pair in combinations(areas, 2))
+
+
+def test_colours_and_figures_show_delay_above_propagation() -> None:
+    """A long link is not a slow one: only its queue counts."""
+    topology = topology_of("ring")
+    snapshot = snapshot_of(topology)
+    key = LinkKey("s1", "s2")
+    waiting = replace(snapshot.links[key], delay_mean_ns=topology.directed_links[key].delay_ns + 2_500_000)
+    panel = Panel("map", replace(snapshot, links={**snapshot.links, key: waiting}), key, ("s2", "s3"))
+    layout = laid_out("ring")
+    figures = figures_of(topology, panel, arrows_of(layout, _switch_links(topology, panel.snapshot)), layout)
+    assert [figure.text for figure in figures] == ["+2.5", "+0.0"]
+    scale = _delay_scale(topology, [panel])
+    assert (scale.vmin, scale.vmax) == (2.5, 10.0)
 
 
 @pytest.mark.parametrize("name", ["geant", "leaf-spine", "ring"])

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from controller.apiserver.manifests.kubernetes import is_kubernetes, read_kubernetes
 from controller.apiserver.manifests.quantities import Quantity
 from controller.apiserver.manifests.schema import (
     ContainerScript,
@@ -55,7 +56,7 @@ def read_file(path: Path) -> tuple[Scripted, ...]:
 def read_text(text: str, file: str = "<text>") -> tuple[Scripted, ...]:
     """Return the resources in a text of YAML documents, in order; raise ConfigError."""
     try:
-        documents = loads_documents(text, Script, file=file, decode=quantity)
+        documents = loads_documents(text, Script, file=file, decode=quantity, is_foreign=is_kubernetes)
     except ConfigError as error:
         problem = _NAME_RULE.sub("is not a name: use lower-case letters, digits, dots and hyphens", error.problem)
         problem = _LABEL_RULE.sub("is not a label: use letters, digits and ._/-", problem)
@@ -75,6 +76,8 @@ def quantity(kind: type, raw: Any) -> Any:  # noqa: ANN401 - what msgspec does n
 
 
 def _scripted(document: Document[Script]) -> Scripted:
+    if is_kubernetes(document.raw):
+        return Scripted(read_kubernetes(document), document.file, document.line_of("apiVersion") or 1)
     pod, group = document.value.pod, document.value.group
     if (pod is None) == (group is None):
         raise document.error("a document contains either `pod` or `group`", "pod" if pod is not None else "")

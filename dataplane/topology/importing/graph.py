@@ -42,4 +42,4 @@ class Graph:
     addresses: dict[str, Addresses] = field(default_factory=dict)
     """Addresses of hosts."""
     assumptions: list[tuple[str, str]] = field(default_factory=list)
-    """What the reader assumed, each with what it is about."""
+    """Assumptions of the reader, each with its subject."""

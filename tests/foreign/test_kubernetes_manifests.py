@@ -100,9 +100,26 @@ def test_kubernetes_job_is_a_group_beside_our_manifests(tmp_path: Path) -> None:
     template = group.spec.template
     assert template is not None
     assert (template.restart, template.stop_grace_s) == (Restart.NEVER, 30.0)
-    (alone,) = read_text(JOB.replace("  parallelism: 4\n  completions: 4\n  backoffLimit: 0\n", ""))
-    assert isinstance(alone.resource, PodGroup)
-    assert alone.resource.spec.size == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "backoff", "restart", "limit"),
+    [
+        ("Never", "backoffLimit: 0", Restart.NEVER, None),
+        ("Never", "backoffLimit: 4", Restart.ON_FAILURE, 4),
+        ("OnFailure", "backoffLimit: 0", Restart.ON_FAILURE, 0),
+        ("OnFailure", "suspend: false", Restart.ON_FAILURE, 6),
+    ],
+)
+def test_kubernetes_job_of_one_pod(policy: str, backoff: str, restart: Restart, limit: int | None) -> None:
+    text = JOB.replace("  parallelism: 4\n  completions: 4\n", "").replace("backoffLimit: 0", backoff)
+    (job,) = read_text(text.replace("restartPolicy: Never", f"restartPolicy: {policy}"))
+    assert isinstance(job.resource, PodGroup)
+    template = job.resource.spec.template
+    assert template is not None
+    assert (job.resource.spec.size, template.restart, template.restart_limit) == (1, restart, limit)
+    (again,) = read_text(script_of(job.resource))
+    assert again.resource == job.resource
 
 
 @pytest.mark.parametrize(
@@ -147,11 +164,10 @@ def test_kubernetes_pod_fields_that_are_refused(old: str, new: str, problem: str
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("backoffLimit: 0", "backoffLimit: 4", "7: spec.backoffLimit: failures are not counted up to a limit here"),
         (
-            "restartPolicy: Never",
-            "restartPolicy: OnFailure",
-            "7: spec.backoffLimit: is honoured with restartPolicy Nev",
+            "backoffLimit: 0",
+            "backoffLimit: 4",
+            "7: spec.backoffLimit: counts failures of all pods and containers toget",
         ),
         ("restartPolicy: Never", "restartPolicy: Always", "12: spec.template.spec.restartPolicy: of a Job is OnFailu"),
         ("  completions: 4\n", "", "5: spec.parallelism: without completions, one pod that succeeds ends the Job"),

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from controller.apiserver.resources import Metadata, Pod, PodGroup
 from controller.apiserver.resources.base import LabelName, LabelValue, Line, Name, Priority, R, Text
@@ -29,6 +30,8 @@ _Quantities = Annotated[dict[str, Quantity], Meta(max_length=64)]
 _RESTARTS: Final = {"Always": Restart.ALWAYS, "OnFailure": Restart.ON_FAILURE, "Never": Restart.NEVER}
 _GRACE_S: Final = 30.0
 """Kubernetes' default of terminationGracePeriodSeconds."""
+_BACKOFF_LIMIT: Final = 6
+"""Kubernetes' default of backoffLimit."""
 _MOST_DEVICES: Final = 256
 _SLICES: Final = re.compile(r"nvidia\.com/(?:mig-.*|gpu.+)|.+-(?:memory|core)", re.ASCII)
 """Resources that count parts of devices: MIG, time slices, and HAMi's memory and cores."""
@@ -231,15 +234,15 @@ def _job(document: Document[Any], given: _Job) -> PodGroup:
     policy = template.spec.restart_policy
     if policy == "Always":
         raise document.error("of a Job is OnFailure or Never", "spec.template.spec.restartPolicy")
-    if job.backoff_limit:
-        raise document.error(
-            "failures are not counted up to a limit here: with 0 and restartPolicy Never the first ends the Job; "
-            "without it, OnFailure starts containers again until they succeed",
-            "spec.backoffLimit",
-        )
-    if job.backoff_limit == 0 and policy != "Never":
-        raise document.error("is honoured with restartPolicy Never only", "spec.backoffLimit")
-    spec = PodGroupSpec(size=size, template=_spec(document, template.spec, _RESTARTS[policy], "spec.template.spec"))
+    made = _spec(document, template.spec, _RESTARTS[policy], "spec.template.spec")
+    limit = _BACKOFF_LIMIT if job.backoff_limit is None else job.backoff_limit
+    if limit and (size > 1 or len(made.containers) > 1):
+        if job.backoff_limit is not None:
+            problem = "counts failures of all pods and containers together, which are counted one by one here"
+            raise document.error(problem, "spec.backoffLimit")
+    elif limit or policy == "OnFailure":
+        made = replace(made, restart=Restart.ON_FAILURE, restart_limit=limit)
+    spec = PodGroupSpec(size=size, template=made)
     labels = {**given.metadata.labels, **template.metadata.labels}
     return _checked(PodGroup(metadata=Metadata(name=given.metadata.name, labels=labels), spec=spec))
 

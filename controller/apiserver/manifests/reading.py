@@ -25,7 +25,7 @@ from controller.apiserver.resources import Metadata, Pod, PodGroup
 from controller.apiserver.resources.base import R
 from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.apiserver.resources.operator_graphs import graph_of_operators
-from controller.apiserver.resources.pod import Container, Location, PeerNeed, PodSpec
+from controller.apiserver.resources.pod import Container, Location, PeerNeed, PodSpec, Restart
 from controller.apiserver.resources.pod_group import PodGroupSpec
 from controller.apiserver.resources.task import OperatorCount
 from controller.cluster.operators import OperatorError
@@ -139,6 +139,8 @@ def _spec(document: Document[Script], script: TemplateScript, key: str, *, group
     if location == Location():
         raise document.error("is empty: give node, device or device_kind", f"{key}.location")
     told: dict[str, Any] = {} if script.stop_grace is None else {"stop_grace_s": script.stop_grace.value}
+    if script.restart_limit is not None and script.restart is not Restart.ON_FAILURE:
+        raise document.error("belongs to `restart: on-failure`", f"{key}.restart_limit")
     return PodSpec(
         containers=containers,
         request=request,
@@ -148,6 +150,7 @@ def _spec(document: Document[Script], script: TemplateScript, key: str, *, group
         priority=script.priority,
         idle_limit_s=None if script.idle_limit is None else script.idle_limit.value,
         restart=script.restart,
+        restart_limit=script.restart_limit,
         group=group,
         profile=script.profile,
         operators=_operators(document, script, key),

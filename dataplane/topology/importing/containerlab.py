@@ -60,6 +60,8 @@ def is_containerlab(data: bytes) -> bool:
 
 def read_containerlab(data: bytes, file: str) -> Graph:
     """Return a lab's graph; raise ConfigError with line and key."""
+    if not is_containerlab(data):
+        raise ConfigError("is not a topology of containerlab, which has the key topology", file=file)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

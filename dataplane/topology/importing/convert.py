@@ -111,8 +111,6 @@ def import_topology(path: Path, defaults: Defaults | None = None, data: bytes | 
         raise ConfigError(f"its name must end in one of {', '.join(_READERS)}", file=str(path))
     data = read_topology(path) if data is None else data
     file, choice = _file_of(path)
-    if ending is None and not is_containerlab(data):
-        raise ConfigError("is not a topology of containerlab, which has the key topology", file=str(path))
     if choice is not None:
         graph = read_mininet(data, str(file), choice)
     else:

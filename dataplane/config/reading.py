@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 import yaml
@@ -105,12 +105,22 @@ def loads_document(
 
 
 def loads_documents(
-    text: str, schema: type[T], *, file: str = "<text>", decode: DecodeHook | None = None
+    text: str,
+    schema: type[T],
+    *,
+    file: str = "<text>",
+    decode: DecodeHook | None = None,
+    is_foreign: Callable[[object], bool] = lambda _: False,
 ) -> tuple[Document[T], ...]:
-    """Parse each document of YAML text, skipping empty ones; raise ConfigError with the file's line and key."""
+    """Parse each document of YAML text, skipping empty ones; raise ConfigError with the file's line and key.
+
+    A document that `is_foreign` is not checked against the schema: its value is what YAML has.
+    """
     roots, raws = _parse_all_yaml(text, file)
     pairs = ((root, raw) for root, raw in zip(roots, raws, strict=True) if raw is not None)
-    return tuple(_document(raw, root, schema, file, decode) for root, raw in pairs)
+    return tuple(
+        _document(raw, root, cast("type[T]", Any) if is_foreign(raw) else schema, file, decode) for root, raw in pairs
+    )
 
 
 def _document(

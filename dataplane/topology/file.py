@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import yaml
 
-from dataplane.config import Document, load_document, loads_document
+from dataplane.config import Document, loads_document
 from dataplane.config.suggestions import nearest
 from dataplane.errors import ConfigError
-from dataplane.given import DOCUMENT_BYTES, read_given
 from dataplane.topology import addressing, families
 from dataplane.topology.hardware import hardware_document
-from dataplane.topology.importing import import_topology, is_importable
+from dataplane.topology.importing import import_topology, is_foreign, is_importable, read_topology
 from dataplane.topology.schema import REPORT_UDP_PORT, TopologySpec, resolve
 from dataplane.topology.units import format_delay, format_rate, format_share
 from dataplane.topology.values import Device, Endpoint, GeoLocation, HostNode, Link, MemoryMedium, SwitchNode, Topology
+
+LOGGER = logging.getLogger("millrace.topology")
 
 _INSTALLED = Path(__file__).parent / "topologies"
 _SOURCE = Path(__file__).parents[2] / "topologies"
@@ -46,7 +48,7 @@ def load_topology(spec: str | Path) -> Topology:
     if spec in families.FAMILIES:
         return families.from_text(spec)
     if os.path.exists(spec):  # noqa: PTH110 - unlike Path it takes a NUL and any length
-        kinds = ".yaml, .graphml, .dot, .gv or .json"
+        kinds = ".yaml, .graphml, .dot, .gv, .json or .py"
         raise ConfigError(f"is there, but its name does not end in {kinds}, so that its kind is unknown", file=spec)
     names = [*bundled, *(f"{family}:..." for family in families.FAMILIES)]
     near = nearest(spec, names)
@@ -65,21 +67,27 @@ def topologies_folder() -> Path:
 
 
 def load(path: Path) -> Topology:
-    """Load the topology in a file, ours or a foreign one; raise ConfigError with file, line and key."""
-    if is_importable(path) and not _is_ours(path):
-        return import_topology(path).topology
-    return _resolve(load_document(path, TopologySpec))
+    """Load the topology in a file, ours or a foreign one; raise ConfigError with file, line and key.
 
-
-def _is_ours(path: Path) -> bool:
-    """Return whether a file of JSON has our schema's version."""
-    if path.suffix.lower() != ".json":
-        return False
+    What is assumed for a foreign one is logged, once.
+    """
+    data = read_topology(path)
+    if is_foreign(path, data):
+        imported = import_topology(path, data=data)
+        _log_assumptions(str(path), imported.assumptions)
+        return imported.topology
     try:
-        document = msgspec.json.decode(read_given(path, DOCUMENT_BYTES))
-    except (OSError, msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return False  # the importer says what is wrong
-    return isinstance(document, dict) and "millrace" in document
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not UTF-8 text (byte {error.start})", file=str(path)) from error
+    toml, as_json = path.suffix == ".toml", path.suffix == ".json"
+    return _resolve(loads_document(text, TopologySpec, file=str(path), toml=toml, as_json=as_json))
+
+
+@cache
+def _log_assumptions(file: str, assumptions: tuple[str, ...]) -> None:
+    for line in assumptions:
+        LOGGER.warning("%s: assumed %s", file, line)
 
 
 def loads(text: str, *, file: str = "<text>") -> Topology:

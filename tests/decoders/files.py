@@ -22,8 +22,10 @@ from dataplane.program.loader import load_program
 from dataplane.program.p4info import read_p4info
 from dataplane.stf.parse import parse_stf
 from dataplane.topology import file as topology_file
+from dataplane.topology.importing.containerlab import read_containerlab
 from dataplane.topology.importing.dot import read_dot
 from dataplane.topology.importing.graphml import read_graphml
+from dataplane.topology.importing.mininet import read_mininet
 from dataplane.topology.importing.node_link import read_node_link
 from tests.dataplane.program.mutation import PROGRAMS, document, p4info
 from tests.decoders.decoding import Decoder, in_file
@@ -51,6 +53,14 @@ _GRAPHML = b"""<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><key id="d
 _DOT = b"""// a fabric
 strict digraph "f" { node [shape=box]; a [label=<b<i>c</i>>, type="switch"]
  a:p1:n -> {b; "c" + "d"} -> e [rate="1 Gbit/s"]; x = 1; subgraph s { edge [delay="1 ms"]; e -> -1.5 }}"""
+_LAB = b"""topology: {nodes: {a: {kind: linux}, b: {kind: bridge, labels: {x: 1}}}, links: [
+{endpoints: ["a:eth1", "b:e1"], vars: {rate: 1 Gbit/s}}, {type: host, endpoint: {node: b}}]}"""
+_MININET = b"""from mininet.topo import Topo
+class T(Topo):
+    def build(self, n=3):
+        for s in [self.addSwitch('s%d' % i) for i in range(n)]:
+            self.addLink(s, self.addHost(f'h{s}', ip='1.2.3.4'), bw=1.5)
+topos = {'t': lambda: T(n=2)}"""
 
 
 def _pcap(order: str) -> bytes:
@@ -170,6 +180,20 @@ FILES = (
         (_DOT,),
         refuses=(ConfigError,),
         harmful=(b"graph " + b"{" * 4_000, b'graph {"a"' + b'+"a"' * 4_000, b"graph {<" + b"<" * 4_000),
+    ),
+    Decoder(
+        "dataplane.topology.importing.containerlab.read_containerlab",
+        lambda data: read_containerlab(data, "x.clab.yml"),
+        (_LAB,),
+        refuses=(ConfigError,),
+    ),
+    Decoder(
+        "dataplane.topology.importing.mininet.reading.read_mininet",
+        lambda data: read_mininet(data, "x.py"),
+        (_MININET,),
+        refuses=(ConfigError,),
+        harmful=(b"x = " + b"(" * 4_000, b"x = " + b"-" * 4_000 + b"1"),
+        may_be_cut=True,
     ),
     Decoder(
         "dataplane.topology.importing.node_link.read_node_link",

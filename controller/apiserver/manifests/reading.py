@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from controller.apiserver.manifests.kubernetes import is_kubernetes, read_kubernetes
 from controller.apiserver.manifests.quantities import Quantity
 from controller.apiserver.manifests.schema import (
     ContainerScript,
@@ -24,7 +25,7 @@ from controller.apiserver.resources import Metadata, Pod, PodGroup
 from controller.apiserver.resources.base import R
 from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.apiserver.resources.operator_graphs import graph_of_operators
-from controller.apiserver.resources.pod import Container, Location, PeerNeed, PodSpec
+from controller.apiserver.resources.pod import Container, Location, PeerNeed, PodSpec, Restart
 from controller.apiserver.resources.pod_group import PodGroupSpec
 from controller.apiserver.resources.task import OperatorCount
 from controller.cluster.operators import OperatorError
@@ -55,7 +56,7 @@ def read_file(path: Path) -> tuple[Scripted, ...]:
 def read_text(text: str, file: str = "<text>") -> tuple[Scripted, ...]:
     """Return the resources in a text of YAML documents, in order; raise ConfigError."""
     try:
-        documents = loads_documents(text, Script, file=file, decode=quantity)
+        documents = loads_documents(text, Script, file=file, decode=quantity, is_foreign=is_kubernetes)
     except ConfigError as error:
         problem = _NAME_RULE.sub("is not a name: use lower-case letters, digits, dots and hyphens", error.problem)
         problem = _LABEL_RULE.sub("is not a label: use letters, digits and ._/-", problem)
@@ -75,6 +76,8 @@ def quantity(kind: type, raw: Any) -> Any:  # noqa: ANN401 - what msgspec does n
 
 
 def _scripted(document: Document[Script]) -> Scripted:
+    if is_kubernetes(document.raw):
+        return Scripted(read_kubernetes(document), document.file, document.line_of("apiVersion") or 1)
     pod, group = document.value.pod, document.value.group
     if (pod is None) == (group is None):
         raise document.error("a document contains either `pod` or `group`", "pod" if pod is not None else "")
@@ -136,6 +139,8 @@ def _spec(document: Document[Script], script: TemplateScript, key: str, *, group
     if location == Location():
         raise document.error("is empty: give node, device or device_kind", f"{key}.location")
     told: dict[str, Any] = {} if script.stop_grace is None else {"stop_grace_s": script.stop_grace.value}
+    if script.restart_limit is not None and script.restart is not Restart.ON_FAILURE:
+        raise document.error("belongs to `restart: on-failure`", f"{key}.restart_limit")
     return PodSpec(
         containers=containers,
         request=request,
@@ -145,6 +150,7 @@ def _spec(document: Document[Script], script: TemplateScript, key: str, *, group
         priority=script.priority,
         idle_limit_s=None if script.idle_limit is None else script.idle_limit.value,
         restart=script.restart,
+        restart_limit=script.restart_limit,
         group=group,
         profile=script.profile,
         operators=_operators(document, script, key),

@@ -81,6 +81,8 @@ class TemplateScript(Strict, frozen=True):
     priority: Priority = 0
     idle_limit: Duration | None = None
     restart: Restart = Restart.ALWAYS
+    restart_limit: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    """Maximum number of restarts of each container on a node, with `restart: on-failure`."""
     stop_grace: Duration | None = None
     profile: Name = "default"
     """Profile of the scheduler that places it."""

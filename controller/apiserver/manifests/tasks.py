@@ -18,6 +18,7 @@ from controller.apiserver.manifests.schema import Environment, Labels
 from controller.apiserver.resources import Metadata, Task
 from controller.apiserver.resources.base import Line, Name, Priority, Text
 from controller.apiserver.resources.operator_graphs import operators_of
+from controller.apiserver.resources.startable import image_problem
 from controller.apiserver.resources.task import (
     DataRead,
     OperatorCount,
@@ -174,6 +175,8 @@ def _program(document: Document[TaskScript], folder: Path) -> Program:
     if kind in {ProgramKind.CONTAINER, ProgramKind.PROBE} and not program.entry:
         what = "an image" if kind is ProgramKind.CONTAINER else "a probe task"
         raise document.error(f"a program of kind {kind} names {what} as its entry", "program.entry")
+    if kind is ProgramKind.CONTAINER and (problem := image_problem(program.entry)) is not None:
+        raise document.error(problem, "program.entry")
     if kind in {ProgramKind.SCRIPT, ProgramKind.SQL} and not text:
         raise document.error(f"a program of kind {kind} has a `text` or a `file`", "program")
     if program.tables and (kind is not ProgramKind.SQL or program.entry or program.arguments):

@@ -63,7 +63,7 @@ def _template(spec: PodSpec) -> dict[str, Any]:
             "profile": None if spec.profile == "default" else spec.profile,
             "operators": [_operator(operator) for operator in spec.operators],
         }
-    ) | _times(spec)
+    ) | {**_times(spec), **({} if spec.restart_limit is None else {"restart_limit": spec.restart_limit})}
 
 
 def _times(spec: PodSpec) -> dict[str, Any]:

@@ -119,6 +119,8 @@ class PodSpec(Strict, frozen=True):
     idle_limit_s: Seconds | None = None
     """A pod that is idle for this long is removed."""
     restart: Restart = Restart.ALWAYS
+    restart_limit: Count | None = None
+    """Number of restarts of each container on a node after which its failure is the pod's; null: no limit."""
     stop_grace_s: Annotated[float, Meta(ge=0, le=86_400)] = 10.0
     """Time between asking its containers to stop and killing them."""
     group: Name | None = None
@@ -131,6 +133,8 @@ class PodSpec(Strict, frozen=True):
         names = [container.name for container in self.containers]
         if len(set(names)) != len(names):
             raise ValueError("two containers have the same name")
+        if self.restart_limit is not None and self.restart is not Restart.ON_FAILURE:
+            raise ValueError(f"restart_limit: belongs to restart on-failure, not {self.restart}")
 
     @property
     def names_secrets(self) -> bool:
@@ -183,7 +187,7 @@ class PodStatus(Strict, frozen=True):
 
 POD_ENDED: Final = (Phase.SUCCEEDED, Phase.FAILED)
 _ALIVE: Final = (Phase.PENDING, Phase.BOUND, Phase.STARTING, Phase.RUNNING)
-_MAY_CHANGE: Final = frozenset({"priority", "idle_limit_s", "restart", "stop_grace_s"})
+_MAY_CHANGE: Final = frozenset({"priority", "idle_limit_s", "restart", "restart_limit", "stop_grace_s"})
 """Parts that are reread while the pod runs, as are labels. All others chose the node or made the containers."""
 _ACTIONS: Final = ("node", "devices", "operator_devices", "decision", "bound_ns", "then", "nominated")
 """Parts of the status that only bindings, releases and evictions write."""

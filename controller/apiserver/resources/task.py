@@ -24,7 +24,7 @@ from controller.apiserver.resources.base import (
 )
 from controller.apiserver.resources.kind import Kind, Own, Rights, Server, Strategy, Usage, Verb, check_secrets
 from controller.apiserver.resources.operator_devices import OperatorDevices
-from controller.apiserver.resources.startable import environment_problem, words_problem
+from controller.apiserver.resources.startable import environment_problem, image_problem, words_problem
 from controller.common.errors import InvalidError, StaleError
 from dataplane.config import Strict
 from dataplane.rpc.access import Principal, Role
@@ -233,6 +233,8 @@ class TaskStrategy(Strategy[Task]):
         program = wanted.spec.program
         check_secrets("Task", wanted.metadata, named=bool(program.secrets))
         if current is None or current.spec.program != program:
+            if program.kind is ProgramKind.CONTAINER and program.entry and (problem := image_problem(program.entry)):
+                raise InvalidError(f"Task {wanted.metadata.name}: entry: {problem}")
             # The entry point is the first word.
             arguments = words_problem(("program", *program.arguments))
             if problem := arguments or environment_problem(program.environment):

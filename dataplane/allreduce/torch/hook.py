@@ -9,7 +9,9 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from dataplane.allreduce.torch.state import MillraceState
+from dataplane.allreduce.torch.staging import DEVICES
+from dataplane.allreduce.torch.state import FORMATS, MillraceState
+from dataplane.errors import AllReduceError
 
 logger = logging.getLogger("millrace.allreduce")
 
@@ -24,7 +26,11 @@ def millrace_hook(state: MillraceState, bucket: dist.GradBucket) -> torch.future
 
 
 def attach(model: DistributedDataParallel, state: MillraceState) -> None:
-    """Register the hook with a model; log what else of the model waits for all workers, dead ones included."""
+    """Register the hook with a model; log what else of the model waits for all workers, dead ones included.
+
+    Raises AllReduceError naming the first parameter whose gradients could not be averaged.
+    """
+    _check_parameters(model)
     model.register_comm_hook(state, millrace_hook)
     waits = []
     if model.forward_sync_buffers and any(True for _ in model.module.buffers()):
@@ -37,6 +43,19 @@ def attach(model: DistributedDataParallel, state: MillraceState) -> None:
             "which stops when a worker dies: training would not continue without it",
             " and ".join(waits),
         )
+
+
+def _check_parameters(model: DistributedDataParallel) -> None:
+    ignored = model.parameters_to_ignore
+    for name, parameter in model.module.named_parameters():
+        if not parameter.requires_grad or name in ignored:
+            continue
+        if parameter.dtype not in FORMATS or parameter.device.type not in DEVICES:
+            raise AllReduceError(
+                f"parameter {name} is of {parameter.dtype} on {parameter.device}: only gradients of float32, float16 "
+                "and bfloat16 on cpu or cuda are averaged; convert it, as model.float() does for all, before "
+                "DistributedDataParallel wraps the model"
+            )
 
 
 def all_reduce(tensor: torch.Tensor, state: MillraceState, *, mean: bool = False) -> torch.futures.Future[torch.Tensor]:

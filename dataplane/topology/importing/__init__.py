@@ -1,5 +1,12 @@
-"""Import of foreign topologies: GraphML, DOT and networkx's node-link JSON."""
+"""Import of foreign topologies: GraphML, DOT, networkx's node-link JSON, containerlab's and Mininet's."""
 
-from dataplane.topology.importing.convert import Defaults, Imported, import_topology, is_importable
+from dataplane.topology.importing.convert import (
+    Defaults,
+    Imported,
+    import_topology,
+    is_foreign,
+    is_importable,
+    read_topology,
+)
 
-__all__ = ["Defaults", "Imported", "import_topology", "is_importable"]
+__all__ = ["Defaults", "Imported", "import_topology", "is_foreign", "is_importable", "read_topology"]

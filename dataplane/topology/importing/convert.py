@@ -8,14 +8,18 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NotRequired, TypedDict
+
+import msgspec
 
 from dataplane.errors import ConfigError
 from dataplane.given import DOCUMENT_BYTES, read_given
+from dataplane.topology.importing.containerlab import is_containerlab, read_containerlab
 from dataplane.topology.importing.dot import read_dot
-from dataplane.topology.importing.graph import Edge, Graph
+from dataplane.topology.importing.graph import Addresses, Edge, Graph
 from dataplane.topology.importing.graphml import read_graphml
-from dataplane.topology.importing.node_link import read_node_link
+from dataplane.topology.importing.mininet import read_mininet
+from dataplane.topology.importing.node_link import is_ours, read_node_link
 from dataplane.topology.schema import (
     CollectorSpec,
     HostSpec,
@@ -25,7 +29,14 @@ from dataplane.topology.schema import (
     TopologySpec,
     resolve,
 )
-from dataplane.topology.units import format_delay, format_rate, parse_delay_ns, parse_rate_bps
+from dataplane.topology.units import (
+    format_delay,
+    format_rate,
+    format_share,
+    parse_delay_ns,
+    parse_rate_bps,
+    parse_share_ppb,
+)
 from dataplane.topology.values import Topology
 
 _READERS: Final[Mapping[str, Callable[[bytes, str], Graph]]] = {
@@ -33,7 +44,12 @@ _READERS: Final[Mapping[str, Callable[[bytes, str], Graph]]] = {
     ".dot": read_dot,
     ".gv": read_dot,
     ".json": read_node_link,
+    ".clab.yml": read_containerlab,
+    ".clab.yaml": read_containerlab,
+    ".py": read_mininet,
 }
+_CHOICE: Final = re.compile(r"(?P<file>.+\.py):(?P<choice>\w+)", re.DOTALL)
+"""A Python file and the name of one of its topologies."""
 _HOSTS: Final = frozenset({"host", "server", "client", "endpoint", "end-host"})
 _ROLES: Final = ("function", "type", "kind", "role", "device")
 _RATES: Final = ("rate", "bandwidth", "capacity", "speed", "bw")
@@ -63,19 +79,65 @@ class Imported:
 
 def is_importable(path: Path) -> bool:
     """Return whether a file's ending is that of a foreign format."""
-    return path.suffix.lower() in _READERS
+    return _ending(path) is not None
 
 
-def import_topology(path: Path, defaults: Defaults | None = None) -> Imported:
-    """Return a foreign file's topology; raise ConfigError with the file, and the line or key."""
-    if not is_importable(path):
-        raise ConfigError(f"its name must end in one of {', '.join(_READERS)}", file=str(path))
+def is_foreign(path: Path, data: bytes) -> bool:
+    """Return whether a file is a foreign topology by its ending and content: JSON and YAML may be ours."""
+    ending = _ending(path)
+    if ending == ".json":
+        try:
+            return not is_ours(msgspec.json.decode(data))
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return True  # the importer says what is wrong
+    return ending is not None or (path.suffix.lower() in {".yaml", ".yml"} and is_containerlab(data))
+
+
+def read_topology(path: Path) -> bytes:
+    """Return the content of a topology file, ours or a foreign one; raise ConfigError."""
     try:
-        data = read_given(path, DOCUMENT_BYTES)
+        return read_given(_file_of(path)[0], DOCUMENT_BYTES)
     except OSError as error:
         raise ConfigError(error.strerror or "cannot be read", file=str(path)) from None
-    graph = _READERS[path.suffix.lower()](data, str(path))
-    return _Converter(graph, str(path), defaults or Defaults()).imported(path.stem)
+
+
+def import_topology(path: Path, defaults: Defaults | None = None, data: bytes | None = None) -> Imported:
+    """Return a foreign file's topology; raise ConfigError with the file, and the line or key.
+
+    `data` is its content, None: it is read. FILE.py:NAME chooses one of a Python file's topologies.
+    """
+    ending = _ending(path)
+    if ending is None and path.suffix.lower() not in {".yaml", ".yml"}:
+        raise ConfigError(f"its name must end in one of {', '.join(_READERS)}", file=str(path))
+    data = read_topology(path) if data is None else data
+    file, choice = _file_of(path)
+    if choice is not None:
+        graph = read_mininet(data, str(file), choice)
+    else:
+        graph = _READERS[ending or ".clab.yml"](data, str(file))
+    stem = file.name[: -len(ending)] if ending else file.stem
+    return _Converter(graph, str(file), defaults or Defaults()).imported(choice or stem)
+
+
+def _file_of(path: Path) -> tuple[Path, str | None]:
+    """Return a topology's file, and the name of the one in it that is meant, None: its only one."""
+    match = _CHOICE.fullmatch(str(path))
+    return (path, None) if match is None else (Path(match["file"]), match["choice"])
+
+
+def _ending(path: Path) -> str | None:
+    name = _file_of(path)[0].name.lower()
+    return next((ending for ending in _READERS if name.endswith(ending)), None)
+
+
+class _Figures(TypedDict):
+    """A link's figures, as keyword arguments of HostSpec and LinkSpec."""
+
+    rate: str
+    delay: str
+    loss: NotRequired[str]
+    jitter: NotRequired[str]
+    queue_frames: NotRequired[int]
 
 
 @dataclass(slots=True)
@@ -98,6 +160,23 @@ class _Converter:
             raise ConfigError("all its nodes are hosts, so that there is no switch", file=self.file)
         edges = self._merged()
         self._check_connected(edges)
+        assumed = {text: list(names) for text, names in self.assumed.items()}
+        try:
+            topology = self._resolved(hosts, switches, edges, stem)
+        except ConfigError as error:
+            if not self.graph.addresses or not (error.key or "").endswith((".ipv4", ".mac")):
+                raise
+            # Automatic addresses, such as the collector's, may be those of the file.
+            self.graph.addresses, self.assumed = {}, assumed
+            topology = self._resolved(hosts, switches, edges, stem)
+            self._assume("addresses of hosts are ours, not the file's", f"{error.key}: {error.problem}")
+        for text, about in self.graph.assumptions:
+            self._assume(text, self.names.get(about, about))
+        return Imported(topology, tuple(_line(text, names) for text, names in self.assumed.items()))
+
+    def _resolved(
+        self, hosts: set[str], switches: list[str], edges: Mapping[frozenset[str], list[Edge]], stem: str
+    ) -> Topology:
         spec = TopologySpec(
             millrace=1,
             name=_plain(stem) or "imported",
@@ -106,8 +185,7 @@ class _Converter:
             links=[self._link(pair) for pair in edges.values() if not hosts & {pair[0].a, pair[0].b}],
             collector=CollectorSpec("collector"),
         )
-        topology = resolve(spec, lambda problem, key: ConfigError(problem, file=self.file, key=key))
-        return Imported(topology, tuple(_line(text, names) for text, names in self.assumed.items()))
+        return resolve(spec, lambda problem, key: ConfigError(problem, file=self.file, key=key))
 
     def _assume(self, text: str, about: str) -> None:
         self.assumed.setdefault(text, []).append(about)
@@ -181,8 +259,19 @@ class _Converter:
             (switch,) = {pairs[0][0].a, pairs[0][0].b} - {host}
             if switch in hosts:
                 raise ConfigError(f"host {name} is linked with host {self.names[switch]}", file=self.file)
-            rate, delay = self._figures(pairs[0])
-            made.append(HostSpec(name, self.names[switch], rate=rate, delay=delay, place=self.places.get(host)))
+            first, figures = pairs[0][0], self._figures(pairs[0])
+            addresses = self.graph.addresses.get(host, Addresses())
+            made.append(
+                HostSpec(
+                    name,
+                    self.names[switch],
+                    port=first.port_at(switch),
+                    ipv4=addresses.ipv4,
+                    mac=addresses.mac,
+                    place=self.places.get(host),
+                    **figures,
+                )
+            )
         if not hosts:
             taken = set(self.names.values())
             for switch in switches:
@@ -196,10 +285,10 @@ class _Converter:
         return [*made, HostSpec("collector", self.names[switches[0]])]
 
     def _link(self, edges: list[Edge]) -> LinkSpec:
-        rate, delay = self._figures(edges)
-        return LinkSpec(self.names[edges[0].a], self.names[edges[0].b], rate=rate, delay=delay)
+        first, figures = edges[0], self._figures(edges)
+        return LinkSpec(self.names[first.a], self.names[first.b], a_port=first.a_port, b_port=first.b_port, **figures)
 
-    def _figures(self, edges: list[Edge]) -> tuple[str, str]:
+    def _figures(self, edges: list[Edge]) -> _Figures:
         ends = self._ends(edges[0])
         rate = next((rate for edge in edges if (rate := self._rate(edge)) is not None), None)
         if rate is None:
@@ -212,7 +301,15 @@ class _Converter:
         if delay is None:
             self._assume(f"a delay of {self.defaults.delay}", ends)
             delay = self.defaults.delay
-        return rate, delay
+        figures = _Figures(rate=rate, delay=delay)
+        first = edges[0]
+        if (loss := self._stated(first, ("loss",), parse_share_ppb, format_share)) is not None:
+            figures["loss"] = loss
+        if (jitter := self._stated(first, ("jitter",), parse_delay_ns, format_delay)) is not None:
+            figures["jitter"] = jitter
+        if re.fullmatch(r"[0-9]{1,9}", frames := first.attributes.get("queue_frames", "")):
+            figures["queue_frames"] = int(frames)
+        return figures
 
     def _rate(self, edge: Edge) -> str | None:
         """Return a stated rate; Topology Zoo's LinkSpeedRaw is in bit/s, and 0 if unknown."""

@@ -8,11 +8,25 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge between two nodes, by their ids."""
+    """An edge between two nodes, by their ids, and the numbers of its ports, None: any."""
 
     a: str
     b: str
     attributes: Mapping[str, str]
+    a_port: int | None = None
+    b_port: int | None = None
+
+    def port_at(self, node: str) -> int | None:
+        """Return the number of its port at one of its nodes."""
+        return self.a_port if node == self.a else self.b_port
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Addresses of a host, None: automatic."""
+
+    ipv4: str | None = None
+    mac: str | None = None
 
 
 @dataclass(slots=True)
@@ -25,3 +39,7 @@ class Graph:
     nodes: dict[str, dict[str, str]] = field(default_factory=dict)
     edges: list[Edge] = field(default_factory=list)
     is_directed: bool = False
+    addresses: dict[str, Addresses] = field(default_factory=dict)
+    """Addresses of hosts."""
+    assumptions: list[tuple[str, str]] = field(default_factory=list)
+    """Assumptions of the reader, each with its subject."""

@@ -11,9 +11,9 @@ from dataplane.errors import ConfigError
 from dataplane.topology.importing.graph import Edge, Graph
 
 
-def is_node_link(document: object) -> bool:
-    """Return whether a JSON document has the form of a node-link graph."""
-    return isinstance(document, dict) and isinstance(document.get("nodes"), list) and "millrace" not in document
+def is_ours(document: object) -> bool:
+    """Return whether a JSON document has our schema's version."""
+    return isinstance(document, dict) and "millrace" in document
 
 
 def read_node_link(data: bytes, file: str) -> Graph:
@@ -22,7 +22,7 @@ def read_node_link(data: bytes, file: str) -> Graph:
         document = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ConfigError(f"is not JSON: {error}", file=file) from None
-    if not is_node_link(document):
+    if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):
         raise ConfigError("has no list of `nodes`, as networkx's node-link JSON does", file=file)
     graph = Graph(is_directed=document.get("directed") is True)
     for at, node in enumerate(document["nodes"]):

@@ -50,6 +50,10 @@ def test_templates_of_groups_are_checked() -> None:
 @pytest.mark.parametrize(
     ("program", "problem"),
     [
+        (
+            Program(kind=ProgramKind.CONTAINER, entry="Nginx:latest"),
+            "Task t: entry: image Nginx:latest: is not an image",
+        ),
         (Program(kind=ProgramKind.CONTAINER, entry="x", arguments=("\0",)), "Task t: arguments: has a NUL"),
         (Program(kind=ProgramKind.CONTAINER, entry="x", environment={"A": "\0"}), "Task t: environment: 'A' has a NUL"),
     ],

@@ -46,7 +46,9 @@ def check(spec: Spec, form: FormatOption = Format.TABLE) -> None:
 
 @topology.command("import")
 def import_file(
-    file: Annotated[Path, typer.Argument(help="GraphML (.graphml), DOT (.dot, .gv) or networkx's node-link JSON.")],
+    file: Annotated[
+        Path, typer.Argument(help="GraphML, DOT, node-link JSON, .clab.yml of containerlab, or Mininet's .py[:NAME].")
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="File to write; default: standard output.")
     ] = None,

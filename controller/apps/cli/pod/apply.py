@@ -23,7 +23,10 @@ _DONE: Final = {"create": "created", "change": "changed", "leave": "unchanged", 
 
 
 def apply(
-    file: Annotated[str, typer.Option("--file", "-f", metavar="FILE|-", help="The manifest; - is standard input.")],
+    file: Annotated[
+        str,
+        typer.Option("--file", "-f", metavar="FILE|-", help="The manifest, ours or Kubernetes'; - is standard input."),
+    ],
     wait: Wait = False,
     timeout: Timeout = 300.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change; write nothing.")] = False,

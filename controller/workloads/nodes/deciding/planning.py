@@ -61,13 +61,15 @@ def plan(
     return Plan(tuple(steps), min(wakes, default=None))
 
 
-def is_done(restart: Restart, container: Actual | None, record: Record) -> bool:
-    """Return whether a container must not start again on this node."""
+def is_done(wanted: Wanted, container: Actual | None, record: Record) -> bool:
+    """Return whether a pod's container must not start again on this node."""
+    restart, limit = wanted.restart, wanted.restart_limit
     if container is None:
         return restart is Restart.NEVER and record.failures > 0 and not record.is_fenced
     if container.phase is not ContainerPhase.EXITED or record.is_fenced:
         return False
-    return restart is Restart.NEVER or (restart is Restart.ON_FAILURE and container.has_succeeded)
+    is_at_limit = limit is not None and container.attempt >= limit
+    return restart is Restart.NEVER or (restart is Restart.ON_FAILURE and (container.has_succeeded or is_at_limit))
 
 
 def own_containers(wanted: Wanted, containers: Iterable[Actual]) -> dict[str, Actual]:
@@ -135,7 +137,7 @@ def _stops(running: Sequence[Actual], grace_ns: int, lease: Lease, now_ns: int) 
 def _running(wanted: Wanted, own: Mapping[str, Actual], now_ns: int) -> _Next:
     """Start missing containers, remove those due for a restart; release the pod if there are neither."""
     records = {name: wanted.records.get(name, NO_RECORD) for name in wanted.containers}
-    done = [is_done(wanted.restart, own.get(name), records[name]) for name in wanted.containers]
+    done = [is_done(wanted, own.get(name), records[name]) for name in wanted.containers]
     if all(done):
         return _Next((_ended(wanted, own, records),))
     removes, runs, wakes = list[Action](), list[Action](), list[int]()

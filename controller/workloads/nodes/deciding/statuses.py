@@ -94,7 +94,7 @@ def _phase(pod: Pod, wanted: Wanted, own: Mapping[str, Actual]) -> Phase:
     if wanted.going is not None:
         return Phase.STOPPING
     runs = [container.runs for container in own.values()]
-    done = [is_done(wanted.restart, own.get(name), wanted.records.get(name, NO_RECORD)) for name in wanted.containers]
+    done = [is_done(wanted, own.get(name), wanted.records.get(name, NO_RECORD)) for name in wanted.containers]
     is_up = [name in own and own[name].runs for name in wanted.containers]
     if any(runs) and all(up or is_finished for up, is_finished in zip(is_up, done, strict=True)):
         return Phase.RUNNING

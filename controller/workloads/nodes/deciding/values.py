@@ -106,6 +106,7 @@ class Wanted:
     going: Phase | None = None
     reasons: tuple[str, ...] = ()
     records: Mapping[str, Record] = field(default_factory=dict)
+    restart_limit: int | None = None
 
     @classmethod
     def of(cls, pod: Pod, records: Mapping[str, Record]) -> Wanted:
@@ -124,6 +125,7 @@ class Wanted:
             going,
             status.reasons if going is not None else (),
             records,
+            pod.spec.restart_limit,
         )
 
 

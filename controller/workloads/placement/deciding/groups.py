@@ -162,7 +162,8 @@ def _retry(view: View, members: _Members, now_ns: int, settings: RetrySettings, 
         if pod.status.phase is not Phase.FAILED or pod.metadata.deleting_ns is not None or members.is_old(pod):
             continue
         name, retries = pod.metadata.name, pod.status.retries
-        if pod.spec.restart is Restart.NEVER or retries >= settings.most:
+        spec = pod.spec
+        if spec.restart is Restart.NEVER or spec.restart_limit is not None or retries >= settings.most:
             final.add(name)
             continue
         wait_s = min(settings.first_wait_s * 2.0 ** min(retries, 60), settings.longest_wait_s)

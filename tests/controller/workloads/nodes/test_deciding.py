@@ -91,6 +91,15 @@ def test_restart_policies() -> None:
     )
 
 
+def test_restarts_up_to_a_limit() -> None:
+    limited = pod(restart=Restart.ON_FAILURE, restart_limit=2)
+    assert actions_for(limited, [replace(exited(3), attempt=1)]) == (Remove("1"),)
+    assert actions_for(limited, [replace(exited(3), attempt=2)]) == (
+        Release("u", 1, Phase.FAILED, ("main: ended with 3",)),
+    )
+    assert actions_for(limited, [replace(exited(0), attempt=2)]) == (Release("u", 1, Phase.SUCCEEDED),)
+
+
 def test_failed_start_backs_off_and_fails_a_never_restarted_pod() -> None:
     record = after_failure(NOTHING.record(("u", 1, "main")), "no such image", 0, TERMS)
     assert (record.not_before_ns, after_failure(record, "", 0, TERMS).not_before_ns) == (S, 2 * S)

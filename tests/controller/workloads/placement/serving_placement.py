@@ -32,7 +32,7 @@ TEMPLATE = PodSpec(
 
 def group_of(name: str, size: int, **more: object) -> PodGroup:
     """Return a group with a template; `restart` and `priority` are the template's."""
-    of_template = {key: more.pop(key) for key in ("restart", "location") if key in more}
+    of_template = {key: more.pop(key) for key in ("restart", "restart_limit", "location") if key in more}
     template = replace(TEMPLATE, **of_template)
     return PodGroup(
         metadata=Metadata(name=name),

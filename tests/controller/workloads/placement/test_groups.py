@@ -140,8 +140,8 @@ def test_failed_pod_is_retried_with_growing_waits_up_to_a_limit() -> None:
         assert isinstance(again, SetPod)
         assert (again.pod.status.phase, again.pod.status.retries) == (Phase.PENDING, retries + 1)
         assert again.pod.status.reasons[1] == "exit code 3"
-    for retries, restart in ((3, Restart.ALWAYS), (0, Restart.NEVER)):
-        group = with_status(group_of("g", 1, restart=restart), BOUND)
+    for retries, restart, limit in ((3, Restart.ALWAYS, None), (0, Restart.NEVER, None), (0, Restart.ON_FAILURE, 2)):
+        group = with_status(group_of("g", 1, restart=restart, restart_limit=limit), BOUND)
         status = group_set(
             decide(view_of(group, member(group, 0, phase=Phase.FAILED, retries=retries)), 1, settings).actions
         )

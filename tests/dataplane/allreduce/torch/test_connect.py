@@ -199,6 +199,7 @@ def test_the_log_says_what_of_the_model_would_wait_for_the_dead(
     hooks: list[Any] = []
     model = SimpleNamespace(
         module=torch.nn.BatchNorm1d(2),
+        parameters_to_ignore=set(),
         forward_sync_buffers="forward_sync_buffers" in asked,
         find_unused_parameters="find_unused_parameters" in asked,
         register_comm_hook=lambda *given: hooks.append(given),

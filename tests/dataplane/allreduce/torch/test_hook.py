@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from dataplane.allreduce.torch import MillraceState, all_reduce, millrace_hook
+from dataplane.allreduce.torch import MillraceState, all_reduce, attach, millrace_hook
 from dataplane.allreduce.torch.agreement import Decision
 from tests.dataplane.allreduce.torch.reducers import Doubling, failing
 
@@ -117,6 +117,18 @@ def test_an_empty_tensor_asks_nobody() -> None:
 def test_other_formats_are_refused(kind: torch.dtype) -> None:
     with MillraceState(Doubling()) as state, pytest.raises(AllReduceError, match=f"{kind} on cpu"):
         all_reduce(torch.ones(3, dtype=kind), state)
+
+
+@pytest.mark.usefixtures("single_worker")
+@pytest.mark.parametrize("kind", [torch.float64, torch.complex64])
+def test_attach_refuses_parameters_of_other_formats(kind: torch.dtype) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, dtype=kind))
+    with MillraceState(None) as state:
+        with pytest.raises(AllReduceError, match=rf"parameter 1\.weight is of {kind} on cpu: only gradients"):
+            attach(DistributedDataParallel(net), state)
+        net[1].weight.requires_grad_(False)  # frozen: it has no gradient
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, ["1.bias"])
+        attach(DistributedDataParallel(net), state)
 
 
 def test_integers_have_no_mean() -> None:

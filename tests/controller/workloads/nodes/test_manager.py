@@ -10,12 +10,14 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from collectors.devices.nvml import open_nvml
 from controller.apiserver.registry.placements import Release, ReleaseRequest
 from controller.apiserver.resources import Metadata, Node, Pod
 from controller.apiserver.resources.hardware import Request
 from controller.apiserver.resources.pod import Container, Phase, PodSpec, Restart
 from controller.common.errors import ForbiddenError
 from controller.workloads.nodes.errors import NodeError
+from controller.workloads.nodes.machine import machine_of
 from controller.workloads.nodes.process import serve
 from controller.workloads.nodes.runtimes.base import ContainerOrder
 from controller.workloads.nodes.serving.dismissals import Dismissal, Dismissals
@@ -75,7 +77,7 @@ def test_secrets_come_from_the_node_alone(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_node_is_created_with_its_hardware_and_reports(tmp_path: Path) -> None:
+def test_node_is_created_with_its_hardware_and_reports(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def act(world: World) -> None:
         async with world.managing(MemoryRuntime()):
             await world.until(lambda: _has_images(world))
@@ -86,6 +88,18 @@ def test_node_is_created_with_its_hardware_and_reports(tmp_path: Path) -> None:
             assert node.status.heartbeat_ns is not None
             assert node.status.load is not None
             assert node.status.images[0].digest == "sha256:image"
+            with open_nvml() as nvml:
+                found = machine_of(world.settings(), nvml)
+            assert node.status.notes == found.notes
+        nowhere = world.settings(network_namespace="nowhere")
+        problem = "network counters: network namespace /run/netns/nowhere: No such file or directory"
+        async with world.managing(MemoryRuntime(), nowhere, ready=False):
+
+            async def is_told() -> bool:
+                return (await world.client.of(Node).get("h1")).status.notes == (*found.notes, problem)
+
+            await world.until(is_told)
+        assert caplog.messages.count(problem) == 1
 
     play(tmp_path, act)
 

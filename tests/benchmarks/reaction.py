@@ -69,6 +69,7 @@ def run_virtual(prepared: Prepared, settings: DemoSettings) -> tuple[Outcome, in
         run.collector.subscribe(records.extend)
         outcome = run.run()
     assert run.fabric.hops is not None
+    assert not run.fabric.hops.is_full, "some hops have no true time"
     truth = {(hop.switch, hop.flow_id, hop.arrived_ns // NS_PER_US): hop.residence_ns for hop in run.fabric.hops.hops}
     switches = prepared.scenario.topology.switch_by_id
     worst, compared = 0, 0

@@ -118,7 +118,7 @@ def test_revisions_are_hidden_without_write_permission(play: Play) -> None:
             mine = await served.client.of(Pod).create(pod("a"))
             with pytest.raises(ForbiddenError, match="may not replace"):
                 await client.of(Pod).replace(replace(mine, metadata=replace(mine.metadata, revision=revision)))
-            with pytest.raises(StaleError, match="Pod a already exists$"):
+            with pytest.raises(StaleError, match=r"Pod a already exists$"):
                 await client.of(Pod).create(pod("a"))
             with pytest.raises(ForbiddenError, match="may not share"):
                 await client.share_units("gpus", (), expected=revision)

@@ -8,8 +8,8 @@ difference below 1000 ns is as exact as the fields allow.
 Then surges on several fabrics and seeds, each paired with a run of the same packets without moves
 (`reacting/surges.py`). Of the runs with spare capacity, `moved_share` is the share in which a packet was on a new path,
 and the link's load fitted, within a second of network time; `worst_delay_ratio` is the highest ratio of the victims'
-delay after the moves to that without any. `false_moves` are moves in noise (`reacting/noise.py`), `false_moves_of` those
-of each kind.
+delay after the moves to that without any. `false_moves` are moves in noise (`reacting/noise.py`), `false_moves_of`
+those of each kind.
 
 Finally links die, in virtual time and in the kernel (`reacting/dead_links.py`): `dead_link_ms` is the longest time for
 which traffic with an alternative path was interrupted, over all faults and topologies.

@@ -135,7 +135,7 @@ def main(argv: list[str]) -> None:
     circle = abilene(console, kernel=kernel)
     reactions = surges(console, [name for name in options.topologies.split(",") if name], options.seeds)
     moved = false_moves(console, options.noise_minutes)
-    noise = {"false_moves": sum(moved.values()) if moved else None, "false_moves_of": moved}
+    noise: dict[str, object] = {"false_moves": sum(moved.values()) if moved else None, "false_moves_of": moved}
     print(json.dumps({**circle, **figures(reactions), **noise, **dead_links(console, kernel=kernel)}))
 
 

@@ -37,7 +37,7 @@ class AllReduce(Strict, frozen=True):
 
 
 class OnFailure(StrEnum):
-    """What starts again when a pod of a group fails, restarts or is lost with its node."""
+    """Part of a group that starts again when a pod fails, restarts or is lost with its node."""
 
     POD = "pod"
     """That pod alone."""
@@ -57,7 +57,7 @@ class PodGroupSpec(Strict, frozen=True):
     allreduce: AllReduce | None = None
     """Its pods are the workers of a job with in-network aggregation."""
     on_failure: OnFailure = OnFailure.POD
-    """What starts again when one of its pods fails; `group` requires a template."""
+    """Part that starts again when one of its pods fails; `group` requires a template."""
 
     def __post_init__(self) -> None:
         if self.template is not None and self.template.group is not None:
@@ -90,7 +90,7 @@ class PodGroupStatus(Strict, frozen=True):
     """Time at which it finished or failed, by the server's clock."""
     reasons: Lines = ()
     starts_again: Count = 0
-    """How often all of its pods were created again after a failure of one."""
+    """Number of times that all of its pods were created again after a failure of one."""
 
 
 class PodGroup(Resource, frozen=True):

@@ -72,6 +72,7 @@ RACE_FREE = {
     "controller/workloads/nodes/runtimes/runc/runtime.py:RuncRuntime._lay_out": _CONTAINERS,
     "controller/workloads/nodes/runtimes/runc/runtime.py:RuncRuntime.exec": _CONTAINERS,
     "controller/workloads/nodes/serving/attempts.py:Attempts._write": _STATE,
+    "controller/workloads/nodes/serving/dismissals.py:Dismissals._write": _STATE,
     "controller/workloads/nodes/serving/driver.py:Driver._place_now": "namespaces' names are root's",
     "controller/workloads/nodes/serving/images.py:ImageCollector._write": _STATE,
     "controller/probing/running/command.py:_write": "runs as the job, in its own folder",

@@ -307,18 +307,18 @@ class _Received:
 class Receiver:
     """Measures the flows that arrive at one host; calls must come in time order.
 
-    `ignored` counts foreign frames, `malformed` those that violate a header's rules, `corrupt` those with a wrong UDP
-    checksum.
+    `malformed` counts frames that violate a header's rules, `corrupt` those with a wrong UDP checksum, `unmeasured`
+    packets of more than `MAX_FLOWS` flows. Other frames are not the receiver's.
     """
 
     def __init__(self) -> None:
-        self.ignored = 0
+        self.unmeasured = 0
         self.malformed = 0
         self.corrupt = 0
         self._flows: dict[int, _Received] = {}
 
     def receive(self, frame: bytes, now_ns: int) -> Probe | None:
-        """Process a frame from the network; return its probe, or None (counted) if it carries none."""
+        """Process a frame from the network; return its probe, or None if it carries none or is not measured."""
         try:
             datagram = decode_udp_frame(frame)
         except WireError:
@@ -332,8 +332,10 @@ class Receiver:
     def receive_payload(self, payload: bytes, frame_bytes: int, now_ns: int) -> Probe | None:
         """Process the payload of a UDP socket, given the size of the frame that carried it; see `receive`."""
         probe = decode_probe(payload)
-        if probe is None or (probe.flow_id not in self._flows and len(self._flows) >= MAX_FLOWS):
-            self.ignored += 1
+        if probe is None:
+            return None
+        if probe.flow_id not in self._flows and len(self._flows) >= MAX_FLOWS:
+            self.unmeasured += 1
             return None
         self._flows.setdefault(probe.flow_id, _Received()).add(probe, frame_bytes, now_ns)
         return probe

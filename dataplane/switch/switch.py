@@ -252,7 +252,7 @@ class Switch:
     def _follow(self, state: PortState) -> None:
         (self._down.discard if state.is_open else self._down.add)(state.port)
         if self._state is not None:
-            self._state.set_port_status(state.port, state.is_usable)
+            self._state.follow_port(state.port, state.is_usable)
 
     def has_port(self, port: int) -> bool:
         """Return whether the switch has such a port; the CPU port is one."""

@@ -3,7 +3,8 @@
 Workers are processes in network namespaces around the built-in switch with fabric_aggregation. TBF shapes both
 directions of every worker's cable to the same rate, for all sides, and the switch knows it as the rate of its ports.
 For gloo the switch does nothing but forward. Sides take turns, in the opposite order in every other round: ours; gloo
-over TCP CUBIC; gloo over BBR. All workers begin at one time of the machine's clock; an all-reduce has taken until the
+over TCP CUBIC; gloo over BBR. Where the kernel allows one of the two in no namespace, another that it allows takes its
+place, and the output says so. All workers begin at one time of the machine's clock; an all-reduce has taken until the
 last of them has its result. Speedups are medians of the rounds' ratios, over the quicker gloo of each round. Bytes are
 what a worker's device has sent, from the Ethernet header on and with all repetitions; goodput is 32 bits a value over
 time and rate, and "rate used" those bytes over time and rate: near 1 where a side is as quick as its bytes let it.
@@ -37,7 +38,8 @@ from dataplane.errors import MillraceError
 from tests.benchmarks.workers import measure
 from tests.integration.allreduce_namespaces import AggregationFabric
 
-ENGINE, GLOO = "engine", ("gloo, cubic", "gloo, bbr")
+ENGINE = "engine"
+CONGESTION_CONTROLS = ("cubic", "bbr")
 WORKERS, MEGABYTES = (2, 4, 8), (1, 8, 64)
 RATE_MBPS = 50
 LARGE = 64
@@ -156,9 +158,23 @@ def measure_cases(
     return trials
 
 
+def sides_of(allowed: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """Return the sides that a machine allows in namespaces, and a line about wanted ones that it does not, or ''."""
+    missing = [control for control in CONGESTION_CONTROLS if control not in allowed]
+    others = [control for control in allowed if control not in CONGESTION_CONTROLS]
+    controls = [control for control in CONGESTION_CONTROLS if control in allowed] + others[: len(missing)]
+    if not missing:
+        return (ENGINE, *(f"gloo, {control}" for control in controls)), ""
+    note = (
+        f"gloo over {' and '.join(controls) or 'nothing'}, not {' and '.join(missing)}: this machine allows "
+        f"{' '.join(allowed) or 'nothing'} in namespaces (net.ipv4.tcp_allowed_congestion_control)"
+    )
+    return (ENGINE, *(f"gloo, {control}" for control in controls)), note
+
+
 def speedup(trials: Mapping[str, Sequence[Trial]], of: str = "time_s") -> float | None:
     """Return the median of the rounds' ratios of the least of gloo's to ours; None where there is no gloo."""
-    gloo = [trials[side] for side in GLOO if side in trials]
+    gloo = [trials[side] for side in trials if side != ENGINE]
     if not gloo:
         return None
     rounds = zip(trials[ENGINE], *gloo, strict=True)
@@ -245,7 +261,10 @@ def main(argv: list[str]) -> int:
 
 def run(options: argparse.Namespace) -> None:
     """Measure what the options say, and print it."""
-    sides = (ENGINE, *(GLOO if importlib.util.find_spec("torch") else ()))
+    sides: tuple[str, ...] = (ENGINE,)
+    note = "" if importlib.util.find_spec("torch") else "no gloo: it needs the extra torch"
+    if not options.no_devices and not note:
+        sides, note = sides_of(AggregationFabric.allowed_congestion_controls())
     rate_bps = round(options.rate * 1e6)
     trials: dict[Case, dict[str, list[Trial]]] = {}
     if not options.no_devices:
@@ -255,7 +274,9 @@ def run(options: argparse.Namespace) -> None:
             Console(width=120).print(results_table(cases, rate_bps))
             trials |= cases
     ratio = None if options.quick or options.no_virtual else time_ratio()
-    print(json.dumps(summary(trials, rate_bps, ratio)))
+    if note:
+        print(note)
+    print(json.dumps({**summary(trials, rate_bps, ratio), "sides": list(sides)}))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ difference below 1000 ns is as exact as the fields allow.
 Then surges on several fabrics and seeds, each paired with a run of the same packets without moves
 (`reacting/surges.py`). Of the runs with spare capacity, `moved_share` is the share in which a packet was on a new path,
 and the link's load fitted, within a second of network time; `worst_delay_ratio` is the highest ratio of the victims'
-delay after the moves to that without any. `false_moves` are moves in noise (`reacting/noise.py`).
+delay after the moves to that without any. `false_moves` are moves in noise (`reacting/noise.py`), `false_moves_of`
+those of each kind.
 
 Finally links die, in virtual time and in the kernel (`reacting/dead_links.py`): `dead_link_ms` is the longest time for
 which traffic with an alternative path was interrupted, over all faults and topologies.
@@ -69,6 +70,7 @@ def run_virtual(prepared: Prepared, settings: DemoSettings) -> tuple[Outcome, in
         run.collector.subscribe(records.extend)
         outcome = run.run()
     assert run.fabric.hops is not None
+    assert not run.fabric.hops.is_full, "some hops have no true time"
     truth = {(hop.switch, hop.flow_id, hop.arrived_ns // NS_PER_US): hop.residence_ns for hop in run.fabric.hops.hops}
     switches = prepared.scenario.topology.switch_by_id
     worst, compared = 0, 0
@@ -104,16 +106,16 @@ def surges(console: Console, topologies: Sequence[str], seeds: int) -> list[Reac
     return [reaction for reaction in reactions if least[reaction.topology] <= ENOUGH]
 
 
-def false_moves(console: Console, minutes: float) -> int | None:
-    """Run the noise and print what moved; None for no minutes."""
-    if not minutes:
-        return None
-    count = 0
-    for kind in KINDS:
+def false_moves(console: Console, minutes: float) -> dict[str, int]:
+    """Run the noise, print what moved and why, and return the moves of each kind; none for no minutes."""
+    counts: dict[str, int] = {}
+    for kind in KINDS if minutes else ():
         moves = moves_of(kind, 60.0 * minutes, seed=1)
         console.print(f"{minutes:g} min of {kind.name} on {kind.topology}: {len(moves)} moves", highlight=False)
-        count += len(moves)
-    return count
+        for move in moves:
+            console.print(f"  at {move.time_ns / 1e9:.1f} s: {move.reason}", highlight=False)
+        counts[kind.name] = len(moves)
+    return counts
 
 
 def main(argv: list[str]) -> None:
@@ -132,7 +134,8 @@ def main(argv: list[str]) -> None:
         return
     circle = abilene(console, kernel=kernel)
     reactions = surges(console, [name for name in options.topologies.split(",") if name], options.seeds)
-    noise = {"false_moves": false_moves(console, options.noise_minutes)}
+    moved = false_moves(console, options.noise_minutes)
+    noise: dict[str, object] = {"false_moves": sum(moved.values()) if moved else None, "false_moves_of": moved}
     print(json.dumps({**circle, **figures(reactions), **noise, **dead_links(console, kernel=kernel)}))
 
 

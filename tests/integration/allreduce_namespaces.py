@@ -216,6 +216,11 @@ class AggregationFabric:
         self._agents.append(agent)
         return agent
 
+    @staticmethod
+    def allowed_congestion_controls() -> tuple[str, ...]:
+        """Return the congestion controls that this machine allows as a namespace's default."""
+        return tuple(_ALLOWED_CONGESTION_CONTROL.read_text(encoding="ascii").split())
+
     def set_congestion_control(self, name: str) -> None:
         """Set the congestion control of new TCP connections in all hosts; raise FabricError."""
         for host in self.hosts:

@@ -250,10 +250,7 @@ def test_late_completions_lower_trust_but_keep_the_figures(
     play: Callable[[Act], None],
 ) -> None:
     async def scheduled(world: World, name: str, late: TrustSettings) -> tuple[Task, str]:
-        """Return a finished real task, and the reason for its centre.
-
-        The scheduler runs only then: it would dispatch probes that the test dispatches itself.
-        """
+        """Return a finished real task, and the reason for its centre."""
         async with world.scheduling(TaskSettings(trust=late)):
             await world.submit(name, task_type="products")
             task = (await world.ended(name))[name]

@@ -1,4 +1,4 @@
-"""Two minutes of each kind of noise; tests/benchmarks/reaction.py (`--seeds 0 --noise-minutes 10`) has the whole."""
+"""Two minutes of one draw of each noise; tests/benchmarks/reaction.py (`--seeds 0 --noise-minutes 10`) has more."""
 
 from __future__ import annotations
 

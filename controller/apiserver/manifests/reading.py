@@ -116,6 +116,7 @@ def _group(document: Document[Script], group: GroupScript) -> PodGroup:
             wait_s=None if group.wait is None else group.wait.value,
             template=template,
             allreduce=group.allreduce,
+            on_failure=group.on_failure,
         )
     except ValueError as error:
         raise document.error(str(error), "group") from None

@@ -11,7 +11,7 @@ from controller.apiserver.manifests.quantities import Cores, Delay, Duration, Qu
 from controller.apiserver.resources.base import LabelName, LabelValue, Line, Name, Priority, Text
 from controller.apiserver.resources.hardware import DeviceNumber
 from controller.apiserver.resources.pod import Restart
-from controller.apiserver.resources.pod_group import MOST_PODS, AllReduce
+from controller.apiserver.resources.pod_group import MOST_PODS, AllReduce, OnFailure
 from controller.apiserver.resources.task import OperatorCount
 from dataplane.config import Strict
 from dataplane.topology.values import DeviceKind
@@ -110,6 +110,8 @@ class GroupScript(Strict, frozen=True):
     template: TemplateScript | None = None
     allreduce: AllReduce | None = None
     """The pods are workers of a job with in-network aggregation."""
+    on_failure: OnFailure = OnFailure.POD
+    """Start again the failed pod alone, or all pods of the group."""
 
 
 class Script(Strict, frozen=True):

@@ -12,6 +12,7 @@ from controller.apiserver.manifests.reading import MAIN
 from controller.apiserver.resources import Pod, PodGroup
 from controller.apiserver.resources.hardware import DeviceNeed
 from controller.apiserver.resources.pod import Container, PeerNeed, PodSpec
+from controller.apiserver.resources.pod_group import OnFailure
 from controller.apiserver.resources.task import OperatorCount
 
 _DEFAULT_GRACE_S = next(field.default for field in msgspec.structs.fields(PodSpec) if field.name == "stop_grace_s")
@@ -37,6 +38,7 @@ def _group(group: PodGroup) -> dict[str, Any]:
             "labels": group.metadata.labels,
             "size": spec.size,
             "priority": spec.priority,
+            "on_failure": None if spec.on_failure is OnFailure.POD else spec.on_failure.value,
             "wait": None if spec.wait_s is None else duration_text(spec.wait_s),
             "template": None if spec.template is None else _template(spec.template),
         }

@@ -102,8 +102,9 @@ class Registry:
         key = key_of(kind, metadata.name)
         try:
             revision = await self.write({key: made}, (Expected(key, ABSENT),))
-        except ConflictError as error:
-            raise StaleError(f"{kind.name} {metadata.name} already exists, at revision {error.found}") from None
+        except ConflictError:
+            # Without its revision: it may be another user's.
+            raise StaleError(f"{kind.name} {metadata.name} already exists") from None
         return of_revision(made, revision)
 
     async def change(

@@ -73,6 +73,8 @@ class NodeStatus(Strict, frozen=True):
     images: Annotated[tuple[Image, ...], Meta(max_length=1024)] = ()
     link: HostLink | None = None
     """Its host's link into the network, if the device is known."""
+    notes: Lines = ()
+    """Hardware that was not found and counters that cannot be read, and why."""
 
 
 class Share(Strict, frozen=True):

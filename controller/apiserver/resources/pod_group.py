@@ -36,6 +36,15 @@ class AllReduce(Strict, frozen=True):
     """Name of the job; null: the group's."""
 
 
+class OnFailure(StrEnum):
+    """Part of a group that starts again when a pod fails, restarts or is lost with its node."""
+
+    POD = "pod"
+    """That pod alone."""
+    GROUP = "group"
+    """All pods of the group, together: for programs whose processes cannot go on without each other."""
+
+
 class PodGroupSpec(Strict, frozen=True):
     """Number of pods that must name the group before any is placed; with a template they are created from it."""
 
@@ -47,12 +56,16 @@ class PodGroupSpec(Strict, frozen=True):
     """Template of its pods, which are created, replaced and deleted with it; null: users write pods that name it."""
     allreduce: AllReduce | None = None
     """Its pods are the workers of a job with in-network aggregation."""
+    on_failure: OnFailure = OnFailure.POD
+    """Part that starts again when one of its pods fails; `group` requires a template."""
 
     def __post_init__(self) -> None:
         if self.template is not None and self.template.group is not None:
             raise ValueError("template: its pods must belong to this group")
         if self.allreduce is not None and self.template is None:
             raise ValueError("allreduce: a template is required, which tells workers their job")
+        if self.on_failure is OnFailure.GROUP and self.template is None:
+            raise ValueError("on_failure: a template is required, from which all pods are created again")
 
 
 class GroupPhase(StrEnum):
@@ -76,6 +89,8 @@ class PodGroupStatus(Strict, frozen=True):
     finished_ns: TimeNs | None = None
     """Time at which it finished or failed, by the server's clock."""
     reasons: Lines = ()
+    starts_again: Count = 0
+    """Number of times that all of its pods were created again after a failure of one."""
 
 
 class PodGroup(Resource, frozen=True):

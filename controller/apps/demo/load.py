@@ -9,6 +9,7 @@ from rich.table import Table
 
 from controller.apps.demo.outcome import Outcome, loss_share
 from dataplane.clock import NS_PER_MS
+from dataplane.fabric.hosts import MAX_FLOWS
 from dataplane.fabric.load import LATE_NS, SentLoad, total_load
 
 _SHOWN_HOSTS = 8
@@ -52,6 +53,17 @@ def lost_before(outcome: Outcome) -> float:
     return loss_share(measured)
 
 
+def unread(outcome: Outcome) -> tuple[str, ...]:
+    """Return what receivers could not measure, a phrase for each kind; empty if nothing."""
+    receivers = outcome.receivers.values()
+    counts = (
+        (sum(receiver.malformed for receiver in receivers), "frames arrived malformed"),
+        (sum(receiver.corrupt for receiver in receivers), "frames arrived with a wrong checksum"),
+        (sum(receiver.unmeasured for receiver in receivers), f"packets were of more than {MAX_FLOWS} flows"),
+    )
+    return tuple(f"{count} {what}" for count, what in counts if count)
+
+
 def deviates(host: HostLoad, *, exact: bool) -> bool:
     """Return whether a host's load deviated from the plan; `exact` allows no deviation."""
     sent = host.sent
@@ -63,7 +75,7 @@ def deviates(host: HostLoad, *, exact: bool) -> bool:
 def as_planned(outcome: Outcome) -> bool:
     """Return whether every host sent as planned, on time, and its packets arrived while no link was full."""
     well = not any(deviates(host, exact=outcome.exact) for host in host_loads(outcome))
-    return well and lost_before(outcome) <= LOST_SHARE
+    return well and lost_before(outcome) <= LOST_SHARE and not unread(outcome)
 
 
 def load_line(outcome: Outcome) -> str:
@@ -81,6 +93,7 @@ def load_line(outcome: Outcome) -> str:
     lost = lost_before(outcome)
     if lost > LOST_SHARE:
         deviations.append(f"{lost:.1%} of the background was lost before the surge")
+    deviations += unread(outcome)
     return f"The load was not as planned: {', '.join(deviations)}. {_cause(whole)}"
 
 

@@ -89,7 +89,9 @@ async def check_fabric(stats_file: Path | None, switches: Mapping[str, str], tls
         *([f"{stats.restarts} switches restarted"] if stats.restarts else []),
         *([f"{pace.late_events} of {pace.events} events late"] if pace.late_events else []),
         *([f"{traffic.skipped} packets skipped"] if traffic.skipped else []),
+        *([f"{traffic.refused} packets found a full uplink"] if traffic.refused else []),
         *([f"{reports.refused} reports lost"] if reports.refused else []),
+        *([f"{reports.forged} forged reports dropped"] if reports.forged else []),
     ]
     return Health(ok=not missing and age_s <= _OLDEST_STATS_S, text="; ".join(parts))
 

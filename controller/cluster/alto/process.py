@@ -6,14 +6,14 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, aclosing
 from typing import Any, Final
 
 from controller.cluster.alto.http import application
 from controller.cluster.alto.service import AltoService
 from controller.cluster.alto.settings import AltoSettings
 from controller.cluster.cost_map import CostModel
-from controller.cluster.network_state.follower import follow
+from controller.cluster.network_state.follower import CostMapFollower, follow
 from controller.common.errors import ControllerError
 from controller.common.http_server import HttpLimits, HttpServer, listening_at, send_in_time
 from dataplane.clock import NS_PER_S, Clock, MonotonicClock
@@ -36,7 +36,10 @@ async def serve(
     *,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve until `stop` is set; raise ControllerError for an address that is unusable or reachable by others."""
+    """Serve until `stop` is set; raise ControllerError for an address that is unusable or reachable by others.
+
+    `on_ready` is called once costs are known. Maps of the network alone are served before that.
+    """
     model = CostModel(topology)
     with listen(settings.listen) as listening:
         base = _base(settings, listening)
@@ -46,11 +49,25 @@ async def serve(
             where = f"ALTO directory at {_url(settings, listening)}"
             try:
                 await server.start()
-                if on_ready is not None:
+                LOGGER.info("%s: waiting for the network's first costs", where)
+                if await _has_costs(follower, stop) and on_ready is not None:
                     on_ready(where)
                 await stop.wait()
             finally:
                 await server.stop()
+
+
+async def _has_costs(follower: CostMapFollower, stop: asyncio.Event) -> bool:
+    """Return True once a cost map is known, False if `stop` is set first."""
+    async with aclosing(follower.maps()) as maps:
+        ended, first = asyncio.create_task(stop.wait()), asyncio.ensure_future(anext(maps))
+        try:
+            await asyncio.wait((ended, first), return_when=asyncio.FIRST_COMPLETED)
+            return first.done()
+        finally:
+            for task in (ended, first):
+                task.cancel()
+            await asyncio.gather(ended, first, return_exceptions=True)
 
 
 def _server(settings: AltoSettings, service: AltoService, listening: socket.socket) -> HttpServer:

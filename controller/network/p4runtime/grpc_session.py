@@ -96,7 +96,7 @@ class GrpcSession:
         self._client = SwitchClient(target_of(target.address), credentials, timeout_s)
         self._listener: asyncio.Task[None] | None = None
         self._learners: dict[str, OnLearned] = {}
-        self.ignored_messages = 0
+        self._ignored: set[str] = set()
 
     @property
     def switch(self) -> str:
@@ -261,7 +261,7 @@ class GrpcSession:
             raise SessionError(self.switch, "become primary", cause, code=error.code.name) from error
 
     async def _arbitration(self) -> p4r.MasterArbitrationUpdate:
-        """Return the next arbitration update; any other message is counted."""
+        """Return the next arbitration update; the first other message of each kind is logged."""
         while True:
             message = await self._client.receive()
             if message.WhichOneof("update") == "arbitration":
@@ -269,17 +269,26 @@ class GrpcSession:
             if message.WhichOneof("update") == "digest" and self._learners:
                 await self._learned(message)
             else:
-                self.ignored_messages += 1
+                self._ignore(message, "nothing here asked for it")
 
     async def _learned(self, message: p4r.StreamMessageResponse) -> None:
         try:
             learned_list, acknowledgement = learned(self._schema, message)
-        except (ValueError, KeyError):
-            self.ignored_messages += 1
+        except (ValueError, KeyError) as error:
+            self._ignore(message, f"it does not fit the program: {error}")
             return
         if learned_list.digest in self._learners:
             self._learners[learned_list.digest](learned_list)
         await self._client.send(acknowledgement)
+
+    def _ignore(self, message: p4r.StreamMessageResponse, reason: str) -> None:
+        """Log a message that is not used; one line per kind, as a switch may send them at any rate."""
+        kind = str(message.WhichOneof("update"))
+        if kind == "error":
+            reason = f"code {message.error.canonical_code}: {message.error.message}"
+        if kind not in self._ignored:
+            LOGGER.warning("switch %s: ignored a stream message (%s): %s", self.switch, kind, reason)
+        self._ignored.add(kind)
 
     async def _await_primary(self, status: p4r.MasterArbitrationUpdate) -> None:
         while status.status.code != _OK:

@@ -27,7 +27,10 @@ from dataplane.topology.values import DeviceKind, Topology
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Hardware of a node. `addresses` are those of devices by number; empty if the hardware is the topology's."""
+    """Hardware of a node. `addresses` are those of devices by number; empty if the hardware is the topology's.
+
+    `notes` say what could not be found out and why.
+    """
 
     hardware: Hardware
     is_stated: bool
@@ -72,8 +75,8 @@ class Gauges:
         self._sampler = Sampler(self._root, clock, None if isinstance(nvml, str) else nvml)
         self._namespace = namespace_of(settings.network_namespace)
         self._before: InterfaceSample | None = None
-        self.problem: str | None = None
-        """Reason why network counters cannot be read."""
+        self.problem = ""
+        """Reason why network counters cannot be read; empty if they can."""
 
     def read(self) -> Figures:
         """Return the node's current load."""
@@ -103,7 +106,7 @@ class Gauges:
     def _rates(self) -> InterfaceRates | None:
         before = self._before
         try:
-            self._before = self._interface()
+            self._before, self.problem = self._interface(), ""
         except (FabricError, OSError) as error:
             self._before, self.problem = None, f"network counters: {error}"
             return None

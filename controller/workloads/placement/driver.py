@@ -82,7 +82,6 @@ class MainController:
         self._changed, self._told = asyncio.Event(), asyncio.Condition()
         self._away: set[Known] = set()
         self._said: dict[str, str] = {}
-        self._failed_at_ns: int | None = None
 
     async def run(self) -> None:
         """Follow, decide and write until cancelled."""

@@ -64,7 +64,7 @@ def environment_of(group: PodGroup, index: int, job_service: str | None) -> dict
 def template_hash(group: PodGroup) -> str:
     """Return a hash of a pod's template: equal for equal input of users, whatever version reads it.
 
-    The size counts if workers get it.
+    The size counts if workers get it. So does how often the group has started again: pods of an earlier start are old.
     """
     spec = group.spec
     content = [
@@ -72,6 +72,8 @@ def template_hash(group: PodGroup) -> str:
         _without_defaults(spec.allreduce),
         None if spec.allreduce is None else spec.size,
     ]
+    if group.status.starts_again:
+        content.append(group.status.starts_again)
     return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:16]
 
 

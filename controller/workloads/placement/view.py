@@ -60,6 +60,8 @@ class View:
     """Pods bound to a missing node: the time until which its lease may last."""
     since_ns: dict[str, int] = field(default_factory=dict)
     """Time at which each pod was first seen to have failed, or to have to stop."""
+    troubled_ns: dict[str, int] = field(default_factory=dict)
+    """Time at which each pod was first seen to have failed, restarted or lost its node (`trouble_of`)."""
     waiting_ns: dict[str, int] = field(default_factory=dict)
     """Time at which each pending group was first seen pending."""
     silences: dict[str, deque[int]] = field(default_factory=dict)
@@ -148,6 +150,10 @@ class View:
             self.since_ns.pop(name, None)
             if state:
                 self.since_ns[name] = now_ns
+        if not trouble_of(pod) or (before is not None and before.metadata.uid != pod.metadata.uid):
+            self.troubled_ns.pop(name, None)
+        if trouble_of(pod):
+            self.troubled_ns.setdefault(name, now_ns)
         if before is not None:
             _discard(self.pods_of_node, before.status.node, name)
             _discard(self.pods_of_group, before.spec.group, name)
@@ -184,6 +190,7 @@ class View:
             _discard(self.pods_of_node, pod.status.node, name)
             _discard(self.pods_of_group, pod.spec.group, name)
             self.since_ns.pop(name, None)
+            self.troubled_ns.pop(name, None)
             self.pods_of_no_node.pop(name, None)
         else:
             del self.groups[name]
@@ -197,6 +204,16 @@ class View:
 
     def _names(self, kind: Known) -> list[str]:
         return list(self.nodes if kind is Node else self.pods if kind is Pod else self.groups)
+
+
+def trouble_of(pod: Pod) -> str:
+    """Return what ended a pod's program since the pod was created, for people; empty for nothing."""
+    status = pod.status
+    if status.phase is Phase.FAILED:
+        return "has failed"
+    if any(container.restarts for container in status.containers):
+        return "was restarted"
+    return "has lost its node" if status.phase is Phase.PENDING and status.epoch else ""
 
 
 def _waited_for(pod: Pod) -> str:

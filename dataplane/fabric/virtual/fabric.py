@@ -7,6 +7,7 @@ gRPC.
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -26,8 +27,9 @@ from dataplane.switch.traffic import DEFLECT_SESSION
 from dataplane.topology.addressing import gateway_mac
 from dataplane.topology.values import DirectedLink, LinkKey, SwitchNode, Topology
 
+LOGGER = logging.getLogger("millrace.fabric")
 MAX_HOPS = 1 << 20
-"""Maximum number of hops kept; later ones are counted in `unrecorded`."""
+"""Maximum number of hops kept; a warning says when later ones are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class HopRecorder:
     """Pairs arrivals and departures of probes at each switch, by flow and sequence, whatever INT did to the frame."""
 
     hops: list[Hop] = field(default_factory=list)
-    unrecorded: int = 0
+    is_full: bool = False
     _inside: dict[tuple[str, int, int], tuple[int, int]] = field(default_factory=dict)
 
     def arrived(self, switch: str, port: int, frame: bytes, now_ns: int) -> None:
@@ -63,7 +65,7 @@ class HopRecorder:
         if probe is None:
             return
         if len(self._inside) >= MAX_HOPS:
-            self.unrecorded += 1
+            self._leave_out()
             return
         self._inside[switch, probe.flow_id, probe.sequence] = port, now_ns
 
@@ -74,11 +76,16 @@ class HopRecorder:
         if probe is None or entered is None:
             return
         if len(self.hops) >= MAX_HOPS:
-            self.unrecorded += 1
+            self._leave_out()
             return
         in_port, arrived_ns = entered
         hop = Hop(switch, probe.flow_id, probe.sequence, in_port, port, arrived_ns, started_ns, departed_ns)
         self.hops.append(hop)
+
+    def _leave_out(self) -> None:
+        if not self.is_full:
+            LOGGER.warning("%d hops are recorded or under way: later ones are left out", MAX_HOPS)
+        self.is_full = True
 
     def of_packet(self, flow_id: int, sequence: int) -> Iterator[Hop]:
         """Yield the hops of one packet in time order."""

@@ -126,5 +126,5 @@ class PortControl:
             state = self._state()
             if state is not None:
                 for port in ports:
-                    state.set_port_status(port, self._board[port].is_usable)
+                    state.follow_port(port, self._board[port].is_usable)
         self._board.notify()

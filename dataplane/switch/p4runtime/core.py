@@ -268,7 +268,7 @@ class P4RuntimeCore:
     def _port_status(self, port: int, up: bool) -> None:
         """Make copies of packets follow a port's status, in the running state and in a saved one."""
         for context in self._pipelines.contexts():
-            context.state.set_port_status(port, up)
+            context.state.follow_port(port, up)
         self._follow_ports()
 
     def _follow_ports(self) -> None:

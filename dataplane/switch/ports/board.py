@@ -25,7 +25,6 @@ class PortBoard:
         self._listeners: list[PortListener] = []
         self._pending: deque[PortState] = deque()
         self._notifying = False
-        self.listeners_failed = 0
 
     def __getitem__(self, port: int) -> PortState:
         """Return a port's state; raise SwitchError if there is no such port."""
@@ -87,12 +86,11 @@ class PortBoard:
                     self._notifying = False
 
     def _call(self, listener: PortListener, state: PortState) -> None:
-        """Call a listener; one that fails is counted and loses this change, the others still get it."""
+        """Call a listener; one that fails is logged and loses this change, the others still get it."""
         try:
             listener(state)
         except Exception:
-            logger.exception("a port listener of switch %d failed", self._device_id)
-            self.listeners_failed += 1
+            logger.exception("a port listener of switch %d failed: it missed a change", self._device_id)
 
     def _change(self, port: int, change: Callable[[PortState], PortState]) -> PortState:
         with self._lock:

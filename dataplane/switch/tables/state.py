@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping
 from functools import partial
@@ -25,6 +26,8 @@ from dataplane.switch.tables.profile import Profile
 from dataplane.switch.tables.replication import CloneSession, ObservedDict, Replica, check_group, check_session
 from dataplane.switch.tables.table import Table, check_call
 from dataplane.switch.tables.value_set import ValueSet
+
+LOGGER = logging.getLogger("millrace.switch")
 
 
 class ProgramObjects(Protocol):
@@ -88,17 +91,41 @@ class ForwardingState:
         self.multicast_groups: ObservedDict[tuple[Replica, ...]] = ObservedDict(check_group)
         self.clone_sessions: ObservedDict[CloneSession] = ObservedDict(check_session)
         self.ports_down: frozenset[int] = frozenset()
+        self._due_ports: dict[int, bool] = {}
         self._register_specs = {spec.name: spec for spec in program.registers.values()}
 
     def set_port_status(self, port: int, up: bool) -> None:
-        """Exclude actions that watch `port` from their groups and action sets while it is down; ports start as up."""
+        """Exclude actions that watch `port` from their groups and action sets while it is down; ports start as up.
+
+        Raises EntryError, and changes nothing, if there is no memory for the new choices.
+        """
         with self.lock:
-            down = self.ports_down - {port} if up else self.ports_down | {port}
-            if down == self.ports_down:
+            before = self.ports_down
+            down = before - {port} if up else before | {port}
+            if down == before:
                 return
+            changed: list[Profile] = []
+            try:
+                for profile in self.profiles.values():
+                    changed.append(profile)
+                    profile.set_ports_down(down)
+            except EntryError:
+                for profile in changed:
+                    profile.set_ports_down(before)
+                raise
             self.ports_down = down
-            for profile in self.profiles.values():
-                profile.set_ports_down(down)
+
+    def follow_port(self, port: int, up: bool) -> None:
+        """Call `set_port_status`; if there is no memory for it, log that, and try again with the next change."""
+        with self.lock:
+            self._due_ports[port] = up
+            for due, is_up in tuple(self._due_ports.items()):
+                try:
+                    self.set_port_status(due, is_up)
+                except EntryError as error:
+                    LOGGER.warning("port %d: groups that watch it stay as they are for now: %s", due, error)
+                else:
+                    del self._due_ports[due]
 
     def register_spec(self, name: str) -> RegisterSpec | None:
         """Return the declaration of a register, or None if there is none of that name."""

@@ -3,7 +3,8 @@
 Switches are bridges, hosts network namespaces; TBF shapes every link in both directions to its rate in the topology.
 Each round's transfers are TCP connections that begin together, and a round begins when the one before has ended. Other
 traffic is UDP at a constant rate, which the cost map has as a load. Predicted is `network.timing.timed`, with the share
-of a frame that is TCP's payload.
+of a frame that is TCP's payload. TCP uses CUBIC, or the machine's own congestion control if its kernel lacks that; the
+output says which.
 
     sudo .venv/bin/python -m tests.benchmarks.accelerating.contention
 """
@@ -281,10 +282,25 @@ def _run(topology: Topology, names: dict[str, str], tree: ReductionTree, nbytes:
     return sum(run_round(topology, names, transfers, nbytes, congestion) for transfers in tree.transfers)
 
 
-def measure(*, quick: bool = False, congestion: str = "cubic") -> dict[str, float | None]:
+def usable_congestion(wanted: str | None) -> str:
+    """Return the wanted congestion control, by default CUBIC or else the machine's own; raise OSError."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as opened:
+        own = opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode("ascii")
+        try:
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, (wanted or "cubic").encode())
+        except OSError:
+            if wanted is not None:
+                raise
+            return own
+    return wanted or "cubic"
+
+
+def measure(*, quick: bool = False, congestion: str | None = None) -> dict[str, float | None]:
     """Return the mean error of predictions over all cases, and the greatest; None without root."""
     if os.geteuid() != 0:
         return dict.fromkeys(("rounds_mean_error", "rounds_max_error", "sum_mean_error"))
+    congestion = usable_congestion(congestion)
+    print(f"TCP congestion control: {congestion}", file=sys.stderr)
     trials = [trial(case, 1 if quick else 3, congestion) for case in CASES]
     Console(stderr=True, width=120).print(_table(trials))
     errors = [trial.error for trial in trials]
@@ -327,9 +343,12 @@ def main() -> None:
     """Print the table on stderr, and the figures as one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="each case once")
-    parser.add_argument("--congestion", default="cubic", help="TCP's congestion control")
+    parser.add_argument("--congestion", help="TCP's congestion control; default: cubic, else the machine's")
     options = parser.parse_args()
-    figures = measure(quick=options.quick, congestion=options.congestion)
+    try:
+        figures = measure(quick=options.quick, congestion=options.congestion)
+    except OSError as error:
+        sys.exit(f"TCP congestion control {options.congestion}: {error.strerror}")
     if figures["rounds_mean_error"] is None:
         sys.exit("network namespaces need root")
     print(json.dumps(figures))

@@ -1,8 +1,10 @@
-"""Noise: loads that come and go but always fit, so nothing should move.
+"""Noise: loads that come and go but fit on average, so nothing should move.
 
 Every pair of hosts of the demand matrix sends bursts, each a flow of its own with Poisson arrivals, between pauses; all
 of them at once would fill the busiest link to `peak` (in a Clos, where hashes put flows on links, to twice that at
-worst). Queues come and go with the bursts, so delays jitter.
+worst). Queues come and go with the bursts, so delays jitter. A stretch of random arrivals may still fill a link for a
+moment; the decider, which answers surges within two tenths of a second, then moves flows. How often depends on the
+draw.
 """
 
 from __future__ import annotations

@@ -113,6 +113,15 @@ def test_revisions_are_hidden_without_write_permission(play: Play) -> None:
                 await client.of(Node).replace(replace(made, metadata=replace(made.metadata, revision=revision)))
             with pytest.raises(ForbiddenError, match="may not write the status of a Node"):
                 await client.of(Node).replace_status(replace(made, metadata=replace(made.metadata, revision=revision)))
+            with pytest.raises(ForbiddenError, match="may not delete a Node"):
+                await client.of(Node).delete("h1", expected=revision)
+            mine = await served.client.of(Pod).create(pod("a"))
+            with pytest.raises(ForbiddenError, match="may not replace"):
+                await client.of(Pod).replace(replace(mine, metadata=replace(mine.metadata, revision=revision)))
+            with pytest.raises(StaleError, match=r"Pod a already exists$"):
+                await client.of(Pod).create(pod("a"))
+            with pytest.raises(ForbiddenError, match="may not share"):
+                await client.share_units("gpus", (), expected=revision)
         with pytest.raises(StaleError, match="no longer at"):
             await served.client.of(Node).replace(replace(made, metadata=replace(made.metadata, revision=revision)))
 

@@ -69,14 +69,6 @@ def _virtual_machine(workspace: Workspace) -> None:
             raise LackingError(f"a machine without {what}")
 
 
-def _cubic_and_bbr(workspace: Workspace) -> None:
-    """Namespaces in which TCP may use these congestion controls; the machine's own namespace decides for itself."""
-    allowed = workspace.call("cat /proc/sys/net/ipv4/tcp_allowed_congestion_control").split()
-    missing = sorted({"cubic", "bbr"} - set(allowed))
-    if missing:
-        raise LackingError(f"{' and '.join(missing)} in net.ipv4.tcp_allowed_congestion_control")
-
-
 def _tutorials(workspace: Workspace) -> None:
     """p4lang's tutorials in a folder next to the checkout's others, and their prerequisites."""
     missing = lacking()
@@ -101,6 +93,5 @@ SCENES: Final[dict[str, Callable[[Workspace], None]]] = {
     "killed fabric": _killed_fabric,
     "device eth0": _device_eth0,
     "virtual machine": _virtual_machine,
-    "cubic and bbr": _cubic_and_bbr,
     "tutorials": _tutorials,
 }

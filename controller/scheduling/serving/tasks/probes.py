@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from controller.apiserver.registry.dispatches import Dispatch
-from controller.apiserver.resources import Metadata, ProbeTask, Task
+from controller.apiserver.resources import Centre, Metadata, ProbeTask, Task
 from controller.apiserver.resources.decision import Outcome
 from controller.apiserver.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, UnitChoice
 from controller.probing.building import BuildSettings
@@ -38,6 +38,8 @@ from controller.scheduling.tasks.values import CentreState, PendingTask
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 LABELS: Final = {"millrace.probe": "true"}
 PROFILE: Final = "probe"
+NO_CENTRE: Final = "it states no centre: it waits until it is dispatched to one"
+NO_UNIT: Final = "it carries its text but states no unit: it waits until it is dispatched to one"
 
 
 class Probes:
@@ -148,14 +150,18 @@ class Probes:
 
     async def _send(self, task: Task, now_ns: int) -> None:
         name = task.spec.centre
-        centre = None if name is None else self._view.centres.get(name)
-        if centre is None or name is None:
-            why = "a probe must state its centre" if name is None else f"there is no centre {name}"
-            await self._writer.status(task, phase=TaskPhase.FAILED, reasons=(why,))
+        if name is None:
+            # Created by hand, and perhaps about to be dispatched by hand.
+            await self._writer.tell(task, TaskPhase.PENDING, NO_CENTRE)
+            return
+        centre = await self._centre(name)
+        if centre is None:
+            await self._writer.status(task, phase=TaskPhase.FAILED, reasons=(f"there is no centre {name}",))
             return
         if problem := self._view.problem_of(centre, now_ns):
             await self._writer.tell(task, TaskPhase.PENDING, f"centre {name}: {problem}")
             return
+        await self._read_probe(task)
         places = tuple(place for place in self._knowledge.places() if place.offer.centre == name)
         chosen = self._chosen(task, name, places)
         match chosen.step:
@@ -169,6 +175,18 @@ class Probes:
             case Step.FAIL:
                 await self._writer.status(task, phase=TaskPhase.FAILED, reasons=(chosen.reason,))
 
+    async def _centre(self, name: str) -> Centre | None:
+        """Return a centre; ask the server for an unknown one, as the watches of kinds are not in step."""
+        if name not in self._view.centres:
+            await self._writer.read_again(Centre, name)
+        return self._view.centres.get(name)
+
+    async def _read_probe(self, task: Task) -> None:
+        """Ask the server for the probe task that a task names, if it is unknown."""
+        spec, entry = task.spec, task.spec.program.entry
+        if not spec.asks and not spec.program.text and entry not in self._view.probes:
+            await self._writer.read_again(ProbeTask, entry)
+
     def _chosen(self, task: Task, centre: str, places: Sequence[Place]) -> Chosen:
         spec = task.spec
         if spec.asks:
@@ -179,7 +197,7 @@ class Probes:
             return Chosen(Step.FAIL, f"probe task {spec.program.entry}: {why}")
         kernels = frozenset() if probe is None else frozenset(probe.kernels)
         if probe is None and spec.choice is not UnitChoice.CENTRE and spec.unit is None:
-            return Chosen(Step.FAIL, "a probe that carries its text must state its unit or leave it to the centre")
+            return Chosen(Step.WAIT, NO_UNIT)
         question = self._view.tasks.get(_question_name(task))
         if question is not None and question.status.phase is TaskPhase.FAILED:
             return Chosen(Step.FAIL, f"centre {centre} did not answer: {'; '.join(question.status.reasons)}")

@@ -39,6 +39,7 @@ from controller.workloads.nodes.lease import LeaseKeeper
 from controller.workloads.nodes.runtimes.base import OUT_OF_MEMORY_CODE, ContainerPhase, ContainerState, Image, Runtime
 from controller.workloads.nodes.runtimes.errors import ContainerError, OrderError
 from controller.workloads.nodes.serving.attempts import MOST_DEATHS, Attempts
+from controller.workloads.nodes.serving.dismissals import Dismissal, Dismissals
 from controller.workloads.nodes.settings import NodeSettings
 from dataplane.cgroup_limits import limit, remove_empty
 from dataplane.clock import NS_PER_S
@@ -56,15 +57,6 @@ class _Task:
 
     task: asyncio.Task[None]
     starts: tuple[str, int] | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Dismissal:
-    """Order to end a pod bound here: its final phase, the reason, and the longest grace, None: its own."""
-
-    phase: Phase
-    reason: str
-    grace_ns: int | None
 
 
 class Driver:
@@ -112,7 +104,7 @@ class Driver:
         """Pods without containers whose control groups still exist."""
         self._released: set[tuple[str, int]] = set()
         self._failure: BaseException | None = None
-        self._dismissed: dict[tuple[str, int], _Dismissal] = {}
+        self._dismissals = Dismissals(Path(settings.state).absolute() / "dismissed.json")
 
     def take(self, pods: Mapping[str, Pod] | None) -> None:
         """Replace the wanted pods; None: unknown at present."""
@@ -127,7 +119,7 @@ class Driver:
         if pods is not None:
             bound = {pod.metadata.uid: pod.status.epoch for pod in pods.values()}
             self.memory = self.memory.only(bound)
-            self._dismissed = {key: why for key, why in self._dismissed.items() if bound.get(key[0]) == key[1]}
+            self._dismissals.keep(bound)
             self._end_obsolete_starts(pods)
             self._attempts.keep(bound)
         self._changed.set()
@@ -150,7 +142,7 @@ class Driver:
     def wanted_of(self, pod: Pod) -> Wanted:
         """Return a pod's demands."""
         wanted = Wanted.of(pod, self.memory.of(pod.metadata.uid, pod.status.epoch))
-        dismissed = self._dismissed.get((wanted.uid, wanted.epoch))
+        dismissed = self._dismissals.of(wanted.uid, wanted.epoch)
         if dismissed is None:
             return wanted
         if dismissed.grace_ns is not None:
@@ -161,9 +153,12 @@ class Driver:
         return replace(wanted, going=dismissed.phase, reasons=(dismissed.reason,))
 
     def dismiss(self, pod: Pod, phase: Phase, reason: str, *, grace_s: float | None = None) -> None:
-        """Stop a pod, within `grace_s` if that is shorter than its own grace, and release it with this phase."""
+        """Stop a pod, within `grace_s` if that is shorter than its own grace, and release it with this phase.
+
+        The phase of a pod that is already dismissed for good stays.
+        """
         most_ns = None if grace_s is None else round(grace_s * NS_PER_S)
-        self._dismissed[pod.metadata.uid, pod.status.epoch] = _Dismissal(phase, reason, most_ns)
+        self._dismissals.add(Dismissal(pod.metadata.uid, pod.status.epoch, phase, reason, most_ns))
         self._on_change(pod.metadata.name)
         self._changed.set()
 

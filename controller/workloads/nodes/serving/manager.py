@@ -61,7 +61,7 @@ class Manager:
         now_ns: Callable[[], int],
     ) -> None:
         self._client, self._keeper, self._settings = client, keeper, settings
-        self._hardware, self._runtime_version, self._now_ns = machine.hardware, runtime_version, now_ns
+        self._machine, self._runtime_version, self._now_ns = machine, runtime_version, now_ns
         self._clock = ServerClock(now_ns)
         self._reporter = PodReporter(client, self._clock)
         self._driver = self._reporter.driver = Driver(
@@ -120,6 +120,8 @@ class Manager:
 
     async def run(self) -> None:
         """Manage until cancelled."""
+        for note in self._machine.notes:
+            LOGGER.info("%s", note)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keeper.watch_guard())
             group.create_task(self._driver.run())
@@ -212,7 +214,7 @@ class Manager:
         return NodeStatus(
             ready=self.is_ready,
             reason=self.problem[:1024],
-            hardware=self._hardware,
+            hardware=self._machine.hardware,
             runtime=self._runtime_version,
             manager=self._driver.place.identity,
             signed_off=self._has_left,
@@ -220,6 +222,7 @@ class Manager:
             devices=usage.figures.devices,
             images=usage.images,
             link=link_of(usage.figures.rates, time.monotonic_ns()),
+            notes=tuple(note[:1024] for note in (*self._machine.notes, usage.problem) if note),
         )
 
     def _away(self, problem: str) -> None:

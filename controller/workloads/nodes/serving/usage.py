@@ -49,7 +49,10 @@ class UsageReader:
 
     async def read(self) -> None:
         """Read everything once; unreadable figures stay as they were."""
+        before = self._gauges.problem
         self.figures = await asyncio.to_thread(self._gauges.read)
+        if self.problem and self.problem != before:
+            LOGGER.warning("%s", self.problem)
         try:
             images = await self._runtime.images()
             self.images = tuple(
@@ -64,6 +67,11 @@ class UsageReader:
             return
         self._said = ""
         self._take(usages)
+
+    @property
+    def problem(self) -> str:
+        """Reason why the node's network counters cannot be read; empty if they can."""
+        return self._gauges.problem
 
     async def _usages(self, containers: Iterable[Actual]) -> dict[str, list[Usage]]:
         """Return containers' usage, by pod; without those that have ended meanwhile."""

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from controller.apiserver.resources import Pod, PodGroup
 from controller.apiserver.resources.pod import Phase, Restart
-from controller.apiserver.resources.pod_group import GroupPhase
+from controller.apiserver.resources.pod_group import GroupPhase, OnFailure
+from controller.workloads.placement.deciding import restarting
 from controller.workloads.placement.settings import PlacementSettings, RetrySettings
 from controller.workloads.placement.template import TEMPLATE, index_of, is_of, pod_name, pod_of, template_hash
 from controller.workloads.placement.values import CreatePod, DeletePod, Plan, SetGroup, SetPod
@@ -83,11 +84,18 @@ def _decide_templated(view: View, members: _Members, now_ns: int, settings: Plac
             _begin_anew(group, plan)
         elif group.status.phase is GroupPhase.FAILED:
             _fail_waiting(group, pods, plan)
+            if group.spec.on_failure is OnFailure.GROUP:
+                restarting.end_rest(group, pods, plan)
         return
     _remove_surplus(members, plan)
     replaced = _replace_old(members, plan)
     _create(members, settings.job_service, plan)
-    failed = _retry(view, members, now_ns, settings.retries, plan)
+    if group.spec.on_failure is OnFailure.GROUP:
+        if replaced or restarting.decide(view, group, pods, now_ns, settings=settings.retries, plan=plan):
+            return
+        failed: set[str] = set()
+    else:
+        failed = _retry(view, members, now_ns, settings.retries, plan)
     if replaced:
         return
     if group.status.phase is GroupPhase.PENDING:
@@ -106,12 +114,15 @@ def _replace_old(members: _Members, plan: Plan) -> bool:
     """Plan the end of pods of an older template; return whether there are any.
 
     Those that hold nothing are removed at once. Running ones are replaced one after the other, the next once all others
-    run; workers of an all-reduce all at the same time, as they agree on their number and on the sum.
+    run; workers of an all-reduce all at the same time, as they agree on their number and on the sum, and so are the
+    pods of a group that starts again as a whole.
     """
+    spec, starts_again = members.group.spec, members.group.status.starts_again
     old = [pod for pod in members.wanted() if members.is_old(pod)]
     waiting = [pod for pod in old if pod.metadata.deleting_ns is None]
-    why = "its group's template has changed"
-    at_once = [pod for pod in waiting if pod.status.node is None or members.group.spec.allreduce is not None]
+    is_whole = spec.allreduce is not None or spec.on_failure is OnFailure.GROUP
+    why = "its group starts again as a whole" if starts_again else "its group's template has changed"
+    at_once = [pod for pod in waiting if is_whole or pod.status.node is None]
     plan.do(*(DeletePod(pod, why) for pod in at_once))
     rest = [pod for pod in waiting if pod not in at_once]
     others = [pod for pod in members.wanted() if not rest or pod is not rest[0]]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import Final
 
+LOGGER: Final = logging.getLogger("millrace.fabric")
 MOST_SAMPLES: Final = 1 << 18
-"""Maximum number of samples kept; later ones are only counted."""
+"""Maximum number of samples kept; a warning says when later ones are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +56,14 @@ class TcpStatistics:
     refused: int = 0
     """Segments that the host's own queue had no room for."""
     samples: list[Sample] = field(default_factory=list)
-    unsampled: int = 0
+    is_full: bool = False
+    """True if samples were left out."""
 
     def add(self, sample: Sample) -> None:
         """Keep a sample, if there is room."""
         if len(self.samples) < MOST_SAMPLES:
             self.samples.append(sample)
-        else:
-            self.unsampled += 1
+            return
+        if not self.is_full:
+            LOGGER.warning("a TCP connection has %d samples: later ones are left out (longer sample_ns)", MOST_SAMPLES)
+        self.is_full = True

@@ -69,6 +69,15 @@ def test_late_host_is_named_with_its_delay(scenario: Scenario) -> None:
     assert captured.get().count(" 812 ") == 1  # one host deviates
 
 
+def test_frames_that_receivers_could_not_read_are_told(scenario: Scenario) -> None:
+    run = run_of(scenario)
+    receiver = run.receivers[scenario.flows[0].flow.dst_host]
+    receiver.receive(bytes(5), 0)
+    receiver.unmeasured = 3
+    assert not as_planned(run)
+    assert ", 1 frames arrived malformed, 3 packets were of more than " in load_line(run)
+
+
 def test_virtual_time_has_no_tolerance_and_the_kernel_a_little(scenario: Scenario) -> None:
     host = scenario.flows[0].flow.src_host
     refused = SentLoad(planned=100, sent=99, refused=1)

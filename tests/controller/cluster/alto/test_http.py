@@ -77,27 +77,34 @@ async def serving(folder: Path, **more: object) -> AsyncIterator[httpx.AsyncClie
         await task
 
 
-async def until_it_knows(client: httpx.AsyncClient) -> httpx.Response:
-    """Ask until the first snapshot has come."""
-    answer = await client.get("/costmap/hosts/delay-ow-num")
+def test_ready_means_that_costs_are_known() -> None:
+    async def scenario(folder: Path) -> None:
+        state = NetworkStateSettings(feed=f"unix:{folder}/feed", path_server=None, interval_ns=10_000_000)
+        settings = AltoSettings(topology="unused", listen=f"unix:{folder}/alto", network_state=state)
+        stop, ready = asyncio.Event(), asyncio.Event()
+        task = asyncio.create_task(serve(settings, TOPOLOGY, MonotonicClock(), stop, on_ready=lambda _: ready.set()))
+        transport = httpx.AsyncHTTPTransport(uds=f"{folder}/alto", retries=10)
+        async with httpx.AsyncClient(transport=transport, base_url="http://alto") as client:
+            await until((folder / "alto").exists)
+            assert (await client.get("/networkmap/hosts")).status_code == 200
+            early = await client.get("/costmap/hosts/delay-ow-num")
+            assert (early.status_code, early.headers["retry-after"], ready.is_set()) == (503, "5", False)
+            assert "the collector has sent nothing yet" in early.text
+            async with collecting(folder):
+                await ready.wait()
+                assert (await client.get("/costmap/hosts/delay-ow-num")).status_code == 200
+        stop.set()
+        await task
+        ready.clear()
+        await serve(settings, TOPOLOGY, MonotonicClock(), stop, on_ready=lambda _: ready.set())
+        assert not ready.is_set(), "it was stopped before"
 
-    async def knows() -> bool:
-        nonlocal answer
-        answer = await client.get("/costmap/hosts/delay-ow-num")
-        if answer.status_code != 503:
-            return True
-        assert "the collector has sent nothing yet" in answer.text
-        assert answer.headers["retry-after"] == "5"
-        return False
-
-    await until(knows, lambda: answer.text)
-    return answer
+    run(scenario)
 
 
 def test_a_client_finds_its_way_from_the_directory() -> None:
     async def scenario(folder: Path) -> None:
         async with collecting(folder), serving(folder) as client:
-            await until_it_knows(client)
             directory = (await client.get("/directory")).json()
             for name, resource in directory["resources"].items():
                 if "accepts" not in resource:
@@ -115,7 +122,6 @@ def test_a_client_finds_its_way_from_the_directory() -> None:
 def test_head_is_answered_as_get_without_the_body() -> None:
     async def scenario(folder: Path) -> None:
         async with collecting(folder), serving(folder) as client:
-            await until_it_knows(client)
             for path in ("/directory", "/networkmap/hosts", "/costmap/hosts/delay-ow-num"):
                 full, head = await client.get(path), await client.head(path)
                 # Costs change while the collector's knowledge ages: ask until the answers around the head are as long.
@@ -137,7 +143,6 @@ def test_head_is_answered_as_get_without_the_body() -> None:
 def test_loopback_uris_are_absolute_and_the_source_is_optional() -> None:
     async def scenario(folder: Path) -> None:
         async with collecting(folder), serving(folder, listen="127.0.0.1:0") as client:
-            await until_it_knows(client)
             directory = (await client.get("/directory")).json()
             uri = directory["resources"]["endpoint-cost"]["uri"]
             assert uri == f"{client.base_url}/endpointcost/lookup".replace("//endpoint", "/endpoint")
@@ -157,7 +162,7 @@ def test_loopback_uris_are_absolute_and_the_source_is_optional() -> None:
 def test_unchanged_content_is_not_sent_again() -> None:
     async def scenario(folder: Path) -> None:
         async with collecting(folder), serving(folder) as client:
-            first = await until_it_knows(client)
+            first = await client.get("/costmap/hosts/delay-ow-num")
             again = await client.get("/costmap/hosts/delay-ow-num", headers={"if-none-match": first.headers["etag"]})
             assert (again.status_code, again.content) == (304, b"")
             assert int(again.headers["age"]) >= 0
@@ -170,7 +175,6 @@ def test_unchanged_content_is_not_sent_again() -> None:
 def test_refusals() -> None:
     async def scenario(folder: Path) -> None:
         async with collecting(folder), serving(folder, request_bytes=1000) as client:
-            await until_it_knows(client)
             bad = await client.post("/costmap/hosts/filtered", content=b"{}", headers=FILTER)
             assert (bad.status_code, bad.headers["content-type"]) == (400, "application/alto-error+json")
             assert bad.json() == {"meta": {"code": "E_MISSING_FIELD", "field": "cost-type"}}
@@ -219,7 +223,6 @@ def test_a_reader_that_takes_nothing_is_disconnected(caplog: pytest.LogCaptureFi
 
     async def scenario(folder: Path) -> None:
         async with collecting(folder), serving(folder, request_timeout_ns=100_000_000) as client:
-            await until_it_knows(client)
             with socket.socket(socket.AF_UNIX) as reader:
                 reader.setblocking(False)
                 loop = asyncio.get_running_loop()
@@ -235,7 +238,7 @@ def test_a_reader_that_takes_nothing_is_disconnected(caplog: pytest.LogCaptureFi
 
 def test_socket_is_private_and_other_addresses_are_refused() -> None:
     async def scenario(folder: Path) -> None:
-        async with serving(folder):
+        async with collecting(folder), serving(folder):
             assert stat.S_IMODE((folder / "alto").stat().st_mode) == 0o600
             with pytest.raises(ControllerError, match="another process listens there"), listen(f"unix:{folder}/alto"):
                 pass

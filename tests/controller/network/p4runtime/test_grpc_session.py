@@ -32,7 +32,7 @@ from dataplane.topology.values import Topology
 from tests.black_hole import BlackHole
 from tests.certificates import Authority
 from tests.controller.network.base_tables import base_entities
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 BOUND_S = 20.0
 
@@ -87,6 +87,29 @@ def test_a_refused_update_is_named(address: str) -> None:
             await client.write((update,))
 
     asyncio.run(finish_within(run(), BOUND_S))
+
+
+def test_ignored_stream_messages_are_logged_once_per_kind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    clock = VirtualClock()
+    switch, address = Switch(1, [PortSettings(1)], clock), f"unix:{tmp_path}/p4rt.sock"
+
+    async def run() -> None:
+        client = session(address)
+        await client.connect()
+        await client.install_pipeline()
+        entry = P4TableEntry("punt", match=P4TableMatch(ether_type=1), action=P4TableAction("send_to_cpu"))
+        await client.write((Update(Verb.INSERT, key_of(entry), entry),))
+        for _ in range(3):
+            switch.receive(1, (bytes(12) + b"\x00\x01" + bytes(50),))
+            clock.advance_to(clock.now_ns() + 1_000_000)
+            switch.advance(clock.now_ns())
+        await until(lambda: bool(caplog.messages))
+        assert await client.read()  # a round trip
+        await client.close()
+
+    with P4RuntimeServer(P4RuntimeCore(switch), [address]):
+        asyncio.run(finish_within(run(), BOUND_S))
+    assert caplog.messages == ["switch a: ignored a stream message (packet): nothing here asked for it"]
 
 
 def test_a_switch_that_answers_no_more_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,7 @@ def test_a_hosts_own_counters_are_read_in_its_namespace(blue: str) -> None:
     assert rates is not None
     link = link_of(rates, clock.now_ns() + 5)
     assert link is not None
+    assert gauges.problem == ""
     # 458 bytes, 500 with headers, 524 on the wire; plus the kernel's own packets.
     assert 100 * 524 * 8 <= link.sent_bps < 100 * 524 * 8 + 20_000
     assert (link.rate_bps, link.age_ns) == (10_000_000, 5)

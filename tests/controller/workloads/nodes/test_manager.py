@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
+from collectors.devices.nvml import open_nvml
 from controller.apiserver.registry.placements import Release, ReleaseRequest
 from controller.apiserver.resources import Metadata, Node, Pod
 from controller.apiserver.resources.hardware import Request
 from controller.apiserver.resources.pod import Container, Phase, PodSpec, Restart
 from controller.common.errors import ForbiddenError
 from controller.workloads.nodes.errors import NodeError
+from controller.workloads.nodes.machine import machine_of
 from controller.workloads.nodes.process import serve
 from controller.workloads.nodes.runtimes.base import ContainerOrder
-from controller.workloads.nodes.settings import IdleSection, OnStop
+from controller.workloads.nodes.serving.dismissals import Dismissal, Dismissals
+from controller.workloads.nodes.settings import OnStop
+from dataplane.cgroups import Usage
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from tests.controller.apiserver.api_server import serving, settings_in
@@ -72,7 +77,7 @@ def test_secrets_come_from_the_node_alone(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
-def test_node_is_created_with_its_hardware_and_reports(tmp_path: Path) -> None:
+def test_node_is_created_with_its_hardware_and_reports(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def act(world: World) -> None:
         async with world.managing(MemoryRuntime()):
             await world.until(lambda: _has_images(world))
@@ -83,6 +88,18 @@ def test_node_is_created_with_its_hardware_and_reports(tmp_path: Path) -> None:
             assert node.status.heartbeat_ns is not None
             assert node.status.load is not None
             assert node.status.images[0].digest == "sha256:image"
+            with open_nvml() as nvml:
+                found = machine_of(world.settings(), nvml)
+            assert node.status.notes == found.notes
+        nowhere = world.settings(network_namespace="nowhere")
+        problem = "network counters: network namespace /run/netns/nowhere: No such file or directory"
+        async with world.managing(MemoryRuntime(), nowhere, ready=False):
+
+            async def is_told() -> bool:
+                return (await world.client.of(Node).get("h1")).status.notes == (*found.notes, problem)
+
+            await world.until(is_told)
+        assert caplog.messages.count(problem) == 1
 
     play(tmp_path, act)
 
@@ -361,43 +378,79 @@ def test_its_own_token_is_enough(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
+class IdleRuntime(MemoryRuntime):
+    """A runtime in which pod `busy` computes whenever its usage is read, and the stop of pod `slow` hangs."""
+
+    async def start_container(self, id: str) -> None:  # noqa: A002
+        await super().start_container(id)
+        if self._pod(id) == "slow":
+            self.hangs.add("slow")
+
+    async def usage(self, id: str) -> Usage:  # noqa: A002
+        if self._pod(id) == "busy":
+            self.cpu_ns["busy"] = self.cpu_ns.get("busy", 0) + 10**12
+        return await super().usage(id)
+
+
 def test_an_idle_pod_is_released_and_a_busy_one_stays(tmp_path: Path) -> None:
-    runtime = MemoryRuntime()
-
-    async def act(world: World) -> None:
-        async with world.managing(runtime, world.settings(idle=IdleSection(cpu_share=0.5))):
-            await world.bind("lazy", idle_limit_s=0.2)
-            await world.bind("busy", idle_limit_s=0.2)
-            for name in ("lazy", "busy"):
-                await world.in_phase(name, Phase.RUNNING)
-
-            async def is_over() -> bool:
-                runtime.cpu_ns["busy"] = runtime.cpu_ns.get("busy", 0) + 10**9
-                return (await world.pod("lazy")).status.phase is Phase.SUCCEEDED
-
-            await world.until(is_over)
-            assert (await world.pod("lazy")).status.reasons[0].startswith("idle for ")
-            assert (await world.pod("busy")).status.phase is Phase.RUNNING
-
-    play(tmp_path, act)
-
-
-def test_idle_pod_with_a_slow_stop_has_succeeded_too(tmp_path: Path) -> None:
-    """Its own report of stopping is not a request by others to evict and place it again."""
-    runtime = MemoryRuntime()
+    runtime = IdleRuntime()
 
     async def act(world: World) -> None:
         async with world.managing(runtime):
-            await world.bind("lazy", idle_limit_s=0.2)
-            await world.in_phase("lazy", Phase.RUNNING)
-            runtime.hangs.add("lazy")
-            await world.in_phase("lazy", Phase.STOPPING)
-            runtime.hangs.clear()
-            pod = await world.pod_when("lazy", lambda pod: pod.status.node is None)
-            assert pod.status.phase is Phase.SUCCEEDED
-            assert pod.status.reasons[0].startswith("idle for ")
+            for name in ("busy", "lazy"):
+                await world.bind(name, idle_limit_s=0.2)
+            lazy = await world.in_phase("lazy", Phase.SUCCEEDED)
+            assert lazy.status.reasons[0].startswith("idle for ")
+            assert (await world.pod("busy")).status.node == "h1"
 
     play(tmp_path, act)
+
+
+@pytest.mark.parametrize("ends", ["not", "killed", "stopped with its pods"])
+def test_idle_pod_with_a_slow_stop_has_succeeded_too(tmp_path: Path, ends: str) -> None:
+    """Neither its own report of stopping, a successor nor its own end gives the pod another start."""
+    runtime = IdleRuntime()
+
+    async def act(world: World) -> None:
+        stop = asyncio.Event()
+        task = asyncio.create_task(serve(world.settings(on_stop=OnStop.STOP), stop, runtime=runtime))
+        await world.until(world.is_ready, task)
+        await world.bind("slow", idle_limit_s=0.2)
+        await world.in_phase("slow", Phase.STOPPING)
+        if ends == "killed":
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        elif ends == "stopped with its pods":
+            stop.set()
+        runtime.hangs.clear()
+        async with world.managing(runtime) if ends == "killed" else nullcontext():
+            pod = await world.pod_when("slow", lambda pod: pod.status.node is None)
+        stop.set()
+        await asyncio.gather(task, return_exceptions=True)
+        assert pod.status.phase is Phase.SUCCEEDED
+        assert pod.status.reasons[0].startswith("idle for ")
+        assert runtime.calls.count(("start", "slow")) == 1
+
+    play(tmp_path, act)
+
+
+def test_final_dismissals_are_kept_and_damage_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "dismissed.json"
+    order = Dismissal("uid", 1, Phase.FAILED, "full", grace_ns=5)
+    Dismissals(file).add(order)
+    kept = Dismissals(file)
+    kept.add(Dismissal("uid", 1, Phase.PENDING, "leaves", grace_ns=3))
+    kept.add(Dismissal("other", 1, Phase.PENDING, "leaves"))
+    assert kept.of("uid", 1) == replace(order, grace_ns=3)
+    assert Dismissals(file).of("uid", 1) == replace(order, grace_ns=3)
+    assert Dismissals(file).of("other", 1) is None
+    kept.keep({"uid": 2, "other": 1})
+    assert Dismissals(file).of("uid", 1) is None
+    assert not caplog.messages
+    for damaged in (b"[{", b"\xff", b'[{"uid": 1}]'):
+        file.write_bytes(damaged)
+        assert Dismissals(file).of("uid", 1) is None
+        assert caplog.messages.pop().startswith(f"{file}: not read, pods that were dismissed before may run again: ")
 
 
 def test_the_lease_ends_everything_and_after_it_all_begins_again(tmp_path: Path) -> None:

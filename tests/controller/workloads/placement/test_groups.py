@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from msgspec.structs import replace
 
 from controller.apiserver.resources import Metadata, PodGroup
-from controller.apiserver.resources.pod import Container, Phase, Restart
-from controller.apiserver.resources.pod_group import AllReduce, GroupPhase, PodGroupSpec, PodGroupStatus
+from controller.apiserver.resources.pod import Container, ContainerStatus, Phase, Restart
+from controller.apiserver.resources.pod_group import AllReduce, GroupPhase, OnFailure, PodGroupSpec, PodGroupStatus
 from controller.workloads.placement.settings import PlacementSettings, RetrySettings
 from controller.workloads.placement.template import environment_of, pod_of, template_hash
 from controller.workloads.placement.values import Action, CreatePod, DeletePod, SetGroup, SetPod
@@ -200,3 +203,61 @@ def test_a_group_of_which_nothing_is_left_is_placed_whole_again() -> None:
     )
     one_left = view_of(group, member(group, 0, "h1"), member(group, 1), node("h1"))
     assert decide(one_left, 1).actions == ()
+
+
+def whole(size: int = 3, status: PodGroupStatus = BOUND) -> PodGroup:
+    """Return a group that starts again as a whole."""
+    return with_status(group_of("g", size, on_failure=OnFailure.GROUP), status)
+
+
+RESTARTED = (ContainerStatus(name="main", state="running", restarts=1),)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "told"),
+    [
+        ({"phase": Phase.FAILED}, "pod g-1 has failed"),
+        ({"where": "h1", "containers": RESTARTED}, "pod g-1 was restarted"),
+        ({"epoch": 1}, "pod g-1 has lost its node"),
+    ],
+)
+def test_a_failing_worker_restarts_its_whole_group(trouble: dict[str, Any], told: str) -> None:
+    group, nodes = whole(), [node(f"h{number}") for number in range(3)]
+    others = [member(group, index, f"h{index}") for index in (0, 2)]
+    view = view_of(group, *nodes, *others, member(group, 1, **trouble))
+    early = decide(view, 9.9)
+    assert (early.actions, early.due_ns) == ((), 10 * S)
+    status = group_set(decide(view, 10).actions)
+    assert (status.phase, status.starts_again, status.bound) == (GroupPhase.PENDING, 1, 0)
+    assert status.reasons == (f"{told}: all of its pods start again, 1 of 6 times",)
+    # Its pods are old now, whoever decides next, and go together; new ones come when their names are free.
+    again = replace(group, status=status)
+    old = [*others, member(group, 1, **trouble)]
+    assert deleted(decide(view_of(again, *nodes, *old), 11).actions) == ["g-0", "g-1", "g-2"]
+    actions = decide(view_of(again, *nodes, member(group, 0, "h0"), member(again, 2)), 12).actions
+    assert (deleted(actions), created(actions)) == (["g-0"], ["g-1"])
+    fresh = [member(again, index, f"h{index}") for index in range(3)]
+    assert (
+        decide(view_of(replace(again, status=replace(status, phase=GroupPhase.BOUND)), *nodes, *fresh), 13).actions
+        == ()
+    )
+
+
+def test_group_that_keeps_failing_fails_and_ends_its_rest() -> None:
+    group = whole(2, replace(BOUND, starts_again=6))
+    running, lost = member(group, 0, "h0"), member(group, 1, phase=Phase.FAILED)
+    status = group_set(decide(view_of(group, node("h0"), running, lost), 1).actions)
+    assert (status.phase, status.starts_again) == (GroupPhase.FAILED, 6)
+    assert status.reasons == ("pod g-1 has failed; it has started again 6 times",)
+    over = replace(group, status=status)
+    assert deleted(decide(view_of(over, node("h0"), running, lost), 2).actions) == ["g-0"]
+
+
+def test_whole_groups_need_a_template_and_count_no_lost_whole() -> None:
+    with pytest.raises(ValueError, match="on_failure: a template is required"):
+        PodGroupSpec(size=2, on_failure=OnFailure.GROUP)
+    group = whole(2)
+    status = group_set(decide(view_of(group, *(member(group, index, epoch=1) for index in range(2))), 1).actions)
+    assert (status.phase, status.starts_again) == (GroupPhase.PENDING, 0)
+    done = [member(group, index, phase=Phase.SUCCEEDED) for index in range(2)]
+    assert group_set(decide(view_of(group, *done), 1).actions).phase is GroupPhase.FINISHED

@@ -107,7 +107,9 @@ def test_a_host_says_what_it_sent_of_what_was_due(make_fabric: MakeFabric) -> No
     assert load == SentLoad(planned=250, sent=250 - refused, refused=refused)
 
 
-def test_the_truth_of_every_hop(make_fabric: MakeFabric) -> None:
+def test_the_truth_of_every_hop(
+    make_fabric: MakeFabric, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     fabric = make_fabric(LINE, record_hops=True)
     listen(fabric, "b")
     flow(fabric, 1, "a", "b", 20_000_000, frame_bytes=1000, stop_ns=MS)  # three frames
@@ -121,7 +123,12 @@ def test_the_truth_of_every_hop(make_fabric: MakeFabric) -> None:
     assert first.departed_ns == first.started_ns + 819_200
     assert (second.switch, second.arrived_ns) == ("s2", first.departed_ns + 2 * MS)
     assert second.residence_ns == 0
-    assert (len(fabric.hops.hops), fabric.hops.unrecorded) == (6, 0)
+    assert (len(fabric.hops.hops), fabric.hops.is_full) == (6, False)
+    monkeypatch.setattr("dataplane.fabric.virtual.fabric.MAX_HOPS", 6)
+    flow(fabric, 2, "a", "b", 20_000_000, frame_bytes=1000, start_ns=20 * MS, stop_ns=21 * MS)
+    fabric.run_until(40 * MS)
+    assert (len(fabric.hops.hops), fabric.hops.is_full) == (6, True)
+    assert caplog.messages == ["6 hops are recorded or under way: later ones are left out"]
 
 
 def test_a_broken_cable_loses_what_is_on_it_and_mends(make_fabric: MakeFabric) -> None:

@@ -22,11 +22,13 @@ from dataplane.program.objects import (
     ValueSetSpec,
 )
 from dataplane.switch.tables import (
+    ActionSet,
     CloneSession,
     ForwardingState,
     Group,
     GroupMember,
     MeterConfig,
+    Profile,
     Replica,
     TableEntry,
     WideCells,
@@ -271,3 +273,53 @@ def test_ports_that_are_down_take_their_members_out() -> None:
     assert answers() == [None, None, None]
     state.set_port_status(1, up=True)
     assert answers() == [SEND, SEND, SEND]
+
+
+class _Full:
+    """An observer without memory for the next changes, as the mirror in compiled code may be."""
+
+    def __init__(self, profile: Profile, refusals: int) -> None:
+        self.refusals, self._profile = refusals, profile
+        self.choices: list[ActionSet | None] = []
+        profile.observers = (*profile.observers, self)
+
+    def member_changed(self, member_id: int) -> None: ...
+
+    def group_changed(self, group_id: int) -> None:
+        self.refusals -= 1
+        if self.refusals >= 0:
+            raise EntryError(EntryFault.FULL, "not enough memory for its entries", where="ecmp")
+        self.choices.append(self._profile.choice(group_id))
+
+    def ports_changed(self) -> None: ...
+
+
+def test_port_status_without_memory_is_undone_and_made_up(caplog: pytest.LogCaptureFixture) -> None:
+    names = ("ecmp", "more")
+    state = ForwardingState(
+        Program(
+            tables={name: TableSpec(name, KEY, ("send",), DROP, False, 4, name) for name in names},
+            profiles={name: ProfileSpec(name, 8, 0, True) for name in names},
+        )
+    )
+    for profile in state.profiles.values():
+        profile.insert_member(5, SEND)
+        profile.insert_member(6, OTHER)
+        profile.insert_group(Group(1, (GroupMember(5, 1, watch_port=1), GroupMember(6, 1, watch_port=2))))
+    whole = [profile.choice(1) for profile in state.profiles.values()]
+    mirror = _Full(state.profiles["more"], refusals=1)
+    with pytest.raises(EntryError, match="not enough memory"):
+        state.set_port_status(1, up=False)
+    assert state.ports_down == frozenset()
+    assert [profile.choice(1) for profile in state.profiles.values()] == whole
+    assert mirror.choices == whole[1:], "the mirror was told of the way back"
+
+    mirror.refusals = 1
+    state.follow_port(1, up=False)
+    assert state.ports_down == frozenset()
+    assert caplog.messages == [
+        "port 1: groups that watch it stay as they are for now: ecmp: not enough memory for its entries"
+    ]
+    state.follow_port(2, up=False)
+    assert state.ports_down == {1, 2}
+    assert all(profile.choice(1) == ActionSet(()) for profile in state.profiles.values())

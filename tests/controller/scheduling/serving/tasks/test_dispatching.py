@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
+from prometheus_client import CollectorRegistry
 
-from controller.apiserver.registry.dispatches import Completion
+from controller.apiserver.registry.dispatches import Completion, Dispatch, DispatchRequest
 from controller.apiserver.resources import Centre, ProbeResult, ProbeTask, Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.decision import Outcome
-from controller.apiserver.resources.task import OperatorCount, TaskPhase, UnitChoice
+from controller.apiserver.resources.task import OperatorCount, Program, ProgramKind, TaskPhase, UnitChoice
+from controller.probing.library import KernelLibrary
+from controller.scheduling.serving.tasks.builds import benchmark
+from controller.scheduling.serving.tasks.hours import Hours
+from controller.scheduling.serving.tasks.knowledge import Knowledge
+from controller.scheduling.serving.tasks.metrics import TaskMetrics
+from controller.scheduling.serving.tasks.probes import NO_CENTRE, NO_UNIT, Probes
+from controller.scheduling.serving.tasks.view import TasksView
+from controller.scheduling.serving.tasks.writing import Writer
 from controller.scheduling.tasks.prices import PriceSettings, PriceStep
 from controller.scheduling.tasks.settings import TaskSettings
+from dataplane.clock import MonotonicClock
 from tests.controller.scheduling.serving.tasks.centres import PlayedCentre
 from tests.controller.scheduling.serving.tasks.conftest import Play, Site, units
+
+DGEMM = benchmark("fixed-dgemm", KernelLibrary(()))
 
 
 def probes(tasks: dict[str, Task]) -> list[Task]:
@@ -160,9 +174,7 @@ def test_a_centre_that_lies_gets_no_task_by_its_figure(play: Play, lie: str) -> 
             if lie == "wrong":
                 names = completion.result.status.runs[0].kernel_accuracies
                 parts["kernel_accuracies"] = dict.fromkeys(names, 0.5)
-            from msgspec.structs import replace  # noqa: PLC0415
-
-            runs = tuple(replace(run, **parts) for run in completion.result.status.runs)
+                runs = tuple(replace(run, **parts) for run in completion.result.status.runs)
             return replace(
                 completion, result=replace(completion.result, status=replace(completion.result.status, runs=runs))
             )
@@ -301,12 +313,10 @@ def test_no_more_units_than_the_threshold_up_to_which_they_help(play: Play) -> N
             made = centre.completion(task, probe)
             if made.result is None or probe is None:
                 return made
-            from msgspec.structs import replace  # noqa: PLC0415
-
-            runs = tuple(
-                replace(plain(centre, probe, min(count, 4), task.spec.repetitions), units=count)
-                for count in task.spec.units
-            )
+                runs = tuple(
+                    replace(plain(centre, probe, min(count, 4), task.spec.repetitions), units=count)
+                    for count in task.spec.units
+                )
             return replace(made, result=replace(made.result, status=replace(made.result.status, runs=runs)))
 
         centre.runs = flat
@@ -322,8 +332,6 @@ def test_a_probe_that_fails_goes_again_a_bounded_number_of_times(play: Play) -> 
     settings = TaskSettings()
 
     async def act(site: Site) -> None:
-        from msgspec.structs import replace  # noqa: PLC0415
-
         bad = site.centre("bad")
 
         def crash(task: Task, probe: ProbeTask | None) -> Completion:
@@ -350,8 +358,6 @@ def test_a_probe_that_fails_goes_again_a_bounded_number_of_times(play: Play) -> 
 
 def test_an_unschedulable_centre_gets_nothing_not_even_a_probe(play: Play) -> None:
     async def act(site: Site) -> None:
-        from msgspec.structs import replace  # noqa: PLC0415
-
         left, other = site.centre("left", 9.0), site.centre("other")
         await left.report()
         made = await site.client.of(Centre).get("left")
@@ -371,5 +377,49 @@ def test_a_unit_type_without_units_is_no_place(play: Play) -> None:
         async with site.running(empty, site.centre("full")), site.scheduling():
             await site.submit("t", task_type="products")
             assert (await site.ended("t"))["t"].status.centre == "full"
+
+    play(act)
+
+
+def test_a_probe_created_by_hand_waits_to_be_dispatched_by_hand(play: Play) -> None:
+    async def act(site: Site) -> None:
+        async with site.running(site.centre("a")), site.scheduling():
+            probe = await site.client.of(ProbeTask).create(DGEMM)
+            program = Program(kind=ProgramKind.PROBE, entry=probe.metadata.name)
+            await site.submit("mine", program=program, is_probe=True, units=(1,), operators=(), category=None)
+            text = replace(program, entry="", text="true")
+            await site.submit("own", program=text, is_probe=True, centre="a", operators=(), category=None)
+            waiting = await site.tasks_when(
+                lambda tasks: bool(tasks["mine"].status.reasons and tasks["own"].status.reasons)
+            )
+            told = {name: (waiting[name].status.phase, *waiting[name].status.reasons) for name in ("mine", "own")}
+            assert told == {"mine": (TaskPhase.PENDING, NO_CENTRE), "own": (TaskPhase.PENDING, NO_UNIT)}
+            await site.client.dispatch(DispatchRequest(dispatches=(Dispatch("mine", "a", "cpu", 1),)))
+            tasks = await site.tasks_when(lambda tasks: tasks["mine"].status.result is not None)
+            assert tasks["mine"].status.phase is TaskPhase.SUCCEEDED
+
+    play(act)
+
+
+def test_probe_that_exists_only_at_the_server_is_found(play: Play) -> None:
+    """Watches of kinds are not in step: a task may be known before the centre or probe that it names."""
+
+    async def act(site: Site) -> None:
+        centre = site.centre("a")
+        await centre.report()
+        probe = await site.client.of(ProbeTask).create(DGEMM)
+        view, settings = TasksView(), TaskSettings()
+        clock, registry = MonotonicClock(), CollectorRegistry()
+        writer = Writer(site.client, view, TaskMetrics(registry), name="s", clock=clock, now_ns=time.time_ns)
+        probes_of = Probes(view, Knowledge(view, settings, Hours(view)), settings, writer)
+        program = Program(kind=ProgramKind.PROBE, entry=probe.metadata.name)
+        view.take(await site.submit("mine", program=program, is_probe=True, centre="a", operators=(), category=None), 0)
+        stated = {"is_probe": True, "operators": (), "category": None}
+        view.take(await site.submit("nowhere", program=program, centre="b", **stated), 0)
+        view.take(await site.submit("unknown", program=replace(program, entry="none"), centre="a", **stated), 0)
+        await probes_of.send(clock.now_ns())
+        assert view.tasks["mine"].status.phase is TaskPhase.DISPATCHED
+        assert view.tasks["nowhere"].status.reasons == ("there is no centre b",)
+        assert view.tasks["unknown"].status.reasons == ("probe task none: it does not exist",)
 
     play(act)

@@ -15,6 +15,7 @@ from dataplane.errors import FabricError
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.fabric.virtual.bulk import BulkFlow
 from dataplane.fabric.virtual.tcp import Congestion, State, TcpSettings
+from dataplane.fabric.virtual.tcp.statistics import Sample, TcpStatistics
 from dataplane.topology.values import LinkKey
 from dataplane.wire import ipv4
 from dataplane.wire.packet import decode_tcp_frame
@@ -419,6 +420,17 @@ def test_settings_have_bounds(wrong: dict[str, int], problem: str) -> None:
     with pytest.raises(FabricError) as caught:
         TcpSettings(**wrong)  # type: ignore[arg-type]
     assert str(caught.value) == problem
+
+
+def test_samples_beyond_the_limit_are_left_out_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("dataplane.fabric.virtual.tcp.statistics.MOST_SAMPLES", 2)
+    statistics = TcpStatistics()
+    for time_ns in range(5):
+        statistics.add(Sample(time_ns, 1, None, 0, None, 0, 0))
+    assert ([sample.time_ns for sample in statistics.samples], statistics.is_full) == ([0, 1], True)
+    assert caplog.messages == ["a TCP connection has 2 samples: later ones are left out (longer sample_ns)"]
 
 
 def test_ports_are_taken_once(make_fabric: MakeFabric) -> None:

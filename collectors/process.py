@@ -29,6 +29,10 @@ from dataplane.topology.values import Topology
 LOGGER = logging.getLogger("millrace.collector")
 
 
+RELOADED: Final = ("events.rules",)
+"""Keys that SIGHUP applies."""
+
+
 class CollectorProcessSettings(Strict, frozen=True):
     """A collector process's settings file."""
 
@@ -166,7 +170,7 @@ def reload_of(events: EventService, say: Callable[[str], None]) -> Reload[Collec
         events.replace(rules)
         return f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'} in force"
 
-    return Reload(replace, "keeping the previous rules", keys=("events.rules",), say=say)
+    return Reload(replace, "keeping the previous rules", keys=RELOADED, say=say)
 
 
 async def _serve(settings: CollectorProcessSettings, lifecycle: Lifecycle[CollectorProcessSettings]) -> None:

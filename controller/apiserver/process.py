@@ -8,7 +8,7 @@ import resource
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -41,6 +41,7 @@ from dataplane.clock import MonotonicClock
 from dataplane.daemon import Daemon, Lifecycle, Reload
 from dataplane.errors import MillraceError
 from dataplane.given import SECRET_BYTES, read_given
+from dataplane.metrics_server import registry_of, serve_metrics
 from dataplane.rpc.access.tls import TlsFiles, check_current, load_into, server_context
 from dataplane.rpc.addresses import is_unix
 from dataplane.running import collect_seldom, run_until
@@ -112,6 +113,7 @@ async def serve(
         )
         metrics.user_watches = gate.watches
         metrics.connections = book = ConnectionBook(limits.held)
+        where = serve_metrics(registry_of(metrics.families), settings.metrics, stack, ApiError)
         servers = [
             HttpServer(
                 gate.local if is_unix(address) else gate.remote,
@@ -150,9 +152,7 @@ async def serve(
                 if again is not None:
                     group.create_task(_reload(again, audit, files, context))
                 if on_ready is not None:
-                    on_ready(
-                        f"API at {', '.join(_url_of(address, listener, context) for address, listener in listening)}"
-                    )
+                    on_ready(f"API at {_urls(listening, context)}{where}")
 
         try:
             await run_until(work(), stop)
@@ -230,6 +230,10 @@ async def _reload(
                 LOGGER.info("certificate %s loaded", files.certificate)
         except MillraceError as error:
             LOGGER.warning("reload failed; keeping the previous certificates: %s", error)
+
+
+def _urls(listening: Sequence[tuple[str, socket.socket]], context: ssl.SSLContext | None) -> str:
+    return ", ".join(_url_of(address, listener, context) for address, listener in listening)
 
 
 def _url_of(configured: str, listening: socket.socket, context: ssl.SSLContext | None) -> str:

@@ -226,6 +226,13 @@ class Retention(Settings, frozen=True):
     """Maximum age of probe results."""
 
 
+class MetricsSettings(Strict, frozen=True):
+    """Endpoint of the server's Prometheus metrics, for which no token is needed."""
+
+    address: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 9471
+
+
 class ApiSettings(Strict, frozen=True):
     """The settings file."""
 
@@ -251,6 +258,9 @@ class ApiSettings(Strict, frozen=True):
 
     alto: AltoView | None = None
     """If set, serve the cost map below /alto, as an ALTO server (RFC 7285) does."""
+
+    metrics: MetricsSettings | None = None
+    """Prometheus endpoint besides /metrics of the API's own addresses; default: none."""
 
     def __post_init__(self) -> None:
         open_to_all = next((address for address in self.listen or () if not is_own(address)), None)

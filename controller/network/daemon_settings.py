@@ -67,6 +67,10 @@ class MetricsSettings(Strict, frozen=True):
     """The TCP port, 0 for a free one."""
 
 
+RELOADED: Final = ("watches", "reporting", "int_domain", "routed_networks")
+"""Keys that SIGHUP applies."""
+
+
 class DaemonSettings(Strict, frozen=True):
     """Everything that `millrace controller` reads from its file."""
 

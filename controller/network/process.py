@@ -22,7 +22,7 @@ from controller.network.aggregation.service.server import JobService
 from controller.network.content.reconciler import StoreReconciler
 from controller.network.content.settings import StoreSettings
 from controller.network.daemon import Daemon
-from controller.network.daemon_settings import DaemonSettings
+from controller.network.daemon_settings import RELOADED, DaemonSettings
 from controller.network.driver import Connect, SwitchSession
 from controller.network.features import Features
 from controller.network.gnmi.grpc_session import PortTarget, PortWatcher, connection_turns
@@ -50,7 +50,6 @@ from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 
 LOGGER = logging.getLogger("millrace.controller")
-_RELOADED: Final = ("watches", "reporting", "int_domain", "routed_networks")
 """The keys that SIGHUP applies."""
 _RELIEF: Final = "give the controller a dedicated core, or split the fabric among several controllers"
 
@@ -257,7 +256,7 @@ def reload_of(daemon: Daemon) -> Reload[DaemonSettings]:
         daemon.configure(settings.watches, settings.reporting, settings.int_domain, settings.routed_networks)
         return "telemetry settings reloaded"
 
-    return Reload(configure, "keeping the previous telemetry settings", keys=_RELOADED)
+    return Reload(configure, "keeping the previous telemetry settings", keys=RELOADED)
 
 
 async def _serve(settings: DaemonSettings, lifecycle: Lifecycle[DaemonSettings]) -> None:

@@ -17,7 +17,7 @@ from controller.scheduling.pods import PodProfile
 from controller.scheduling.serving.metrics import Metrics
 from controller.scheduling.serving.scheduler import Scheduler
 from controller.scheduling.serving.tasks.scheduler import TaskScheduler
-from controller.scheduling.settings import SchedulerSettings
+from controller.scheduling.settings import RELOADED, SchedulerSettings
 from dataplane.clock import MonotonicClock
 from dataplane.daemon import Daemon, Lifecycle, Reload
 from dataplane.load.metrics import load_families
@@ -90,7 +90,7 @@ def reload_of(scheduler: Scheduler) -> Reload[SchedulerSettings]:
         scheduler.take_profiles(PodProfile.by_name(settings.profiles))
         return f"using profiles {', '.join(scheduler.profiles)}"
 
-    return Reload(take_profiles, "keeping the previous profiles", keys=("profiles",))
+    return Reload(take_profiles, "keeping the previous profiles", keys=RELOADED)
 
 
 async def _serve(settings: SchedulerSettings, lifecycle: Lifecycle[SchedulerSettings]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta, field
@@ -33,6 +33,10 @@ class QueueSettings(Settings, frozen=True):
     most: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     first_wait_ns: Positive = 100_000_000
     longest_wait_ns: Positive = 30_000_000_000
+
+
+RELOADED: Final = ("profiles",)
+"""Keys that SIGHUP applies."""
 
 
 class SchedulerSettings(Strict, frozen=True):

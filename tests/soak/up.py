@@ -71,7 +71,7 @@ class Running:
     def status(self) -> UpState | None:
         """Return the overall state, None without an answer."""
         try:
-            return asyncio.run(ask(self.socket, Question("status")))
+            return asyncio.run(ask(self.socket, Question("status"))).state
         except ControllerError:
             return None
 

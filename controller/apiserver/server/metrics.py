@@ -73,6 +73,10 @@ class Metrics:
         self._seconds.observe(seconds)
         self.over_rate += status == TooManyError.status
 
+    def families(self) -> Iterable[Metric]:
+        """Return all metrics; in the thread of the event loop, which owns what they count."""
+        return self._registry.collect()
+
     def text(self) -> bytes:
         """Return all metrics in Prometheus' format."""
         return generate_latest(self._registry)

@@ -34,6 +34,11 @@ COMMANDS: Final = {
             "status", "controller.apps.cli.up:status", "Show the state of every daemon; exit 1 unless all are healthy."
         ),
         Row("logs", "controller.apps.cli.up:logs", "Show the daemons' logs in order of time."),
+        Row(
+            "restart",
+            "controller.apps.cli.up:restart",
+            "Restart one daemon of `millrace up`, and wait until it is ready.",
+        ),
         Row("down", "controller.apps.cli.up:down", "Stop everything that `millrace up` started."),
         Row(
             "fabric",

@@ -1,4 +1,4 @@
-"""`millrace up`, `status`, `down` and `logs`: all daemons together."""
+"""`millrace up`, `status`, `restart`, `down` and `logs`: all daemons together."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from controller.apps.cli.shared.common import say, working
 from controller.apps.cli.shared.output import Format, show
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from controller.apps.up.values import DaemonState, UpState
 
 StateOption = Annotated[
@@ -19,6 +22,7 @@ StateOption = Annotated[
 ]
 
 
+_SHOWN_INCIDENTS: Final = 3
 _COLUMNS: Final = ("daemon", "state", "pid", "for", "restarts", "health")
 
 
@@ -74,6 +78,18 @@ def status(
         raise typer.Exit(1)
 
 
+def restart(
+    daemon: Annotated[str, typer.Argument(metavar="DAEMON", help="Its name in `millrace status`.")],
+    state: StateOption = None,
+) -> None:
+    """Restart one daemon of the running `millrace up`, with its newest settings, and return when it is ready."""
+    from controller.apps.up import command  # noqa: PLC0415
+
+    with working(f"restart of {daemon}"):
+        took_s = command.restart(state, daemon)
+    say("restart")(f"{daemon}: ready again after {took_s:.1f} s")
+
+
 def down(state: StateOption = None) -> None:
     """Stop everything that `millrace up` started; data and settings stay."""
     from controller.apps.up import command  # noqa: PLC0415
@@ -101,9 +117,22 @@ def logs(
 def _show(state: UpState) -> None:
     typer.echo(f"{state.topology}, {state.fabric}; {state.folder}, supervisor {state.pid}")
     show(_COLUMNS, map(_cells, state.daemons), Format.TABLE)
+    for line in incident_lines(state):
+        typer.echo(line)
+
+
+def incident_lines(state: UpState) -> list[str]:
+    """Return deaths and restarts of the last hour, the oldest first; of each daemon the newest ones."""
+    lines: list[tuple[datetime, str]] = []
     for daemon in state.daemons:
-        if daemon.last_error is not None and daemon.restarts:
-            typer.echo(f"{daemon.name}: last {daemon.last_error}")
+        shown = daemon.incidents[-_SHOWN_INCIDENTS:]
+        earlier = daemon.restarts - len(shown)
+        for incident in shown:
+            ready = "" if incident.ready_after_s is None else f"; ready again after {incident.ready_after_s:.1f} s"
+            before = f" ({earlier} more before, in the last hour)" if earlier and incident is shown[0] else ""
+            line = f"{incident.at.astimezone():%H:%M:%S} {daemon.name}: {incident.how}{ready}{before}"
+            lines.append((incident.at, line))
+    return [line for _, line in sorted(lines)]
 
 
 def _cells(daemon: DaemonState) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""Implement `millrace up`, `status`, `down` and `logs`."""
+"""Implement `millrace up`, `status`, `restart`, `down` and `logs`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _DOWN_S: Final = 60.0
 _POLL_S: Final = 0.1
 _DETACHED_S: Final = 180.0
+_RESTART_S: Final = 200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +56,36 @@ def run(options: UpOptions, say: Callable[[str], None]) -> None:
     """Run everything until it is stopped; raise a one-line MillraceError if it cannot run."""
     folder = options.folder
     folder.prepare()
-    with folder.locked():
+    with ExitStack() as held:
+        held.enter_context(folder.locked())
         _first_settings(options, folder)
         # Imports the modules of all daemons' settings and of the scaling of demands.
         from controller.apps.up.lines import terminal  # noqa: PLC0415
         from controller.apps.up.plan import make_plan  # noqa: PLC0415
+        from controller.apps.up.ports import MetricsPorts, Reservations  # noqa: PLC0415
         from controller.apps.up.settings import UpSettings  # noqa: PLC0415
         from controller.apps.up.supervisor import Supervisor  # noqa: PLC0415
         from dataplane.config import load  # noqa: PLC0415
 
         file = options.settings or folder.settings
+        reservations = held.enter_context(closing(Reservations()))
+        ports = MetricsPorts(reservations.take)
+
+        def planned(settings: UpSettings) -> UpPlan:
+            settings, notes = ports.choose(settings)
+            return replace(make_plan(settings, folder), notes=notes)
 
         def read() -> UpSettings:
             return load(file, UpSettings).in_folder(folder)
 
         settings = read()
         _check_fits(options, settings.topology, settings.time, file)
-        plan = make_plan(settings, folder)
+        plan = planned(settings)
         folder.note_run(Path(settings.run))
         say(introduction(plan))
 
         async def supervise() -> None:
-            supervisor = Supervisor(plan, terminal(say), reload=lambda: make_plan(read(), folder))
+            supervisor = Supervisor(plan, terminal(say), reload=lambda: planned(read()))
             await supervisor.run(lambda state: say(addresses(state)))
 
         asyncio.run(supervise())
@@ -102,37 +112,89 @@ def detach(options: UpOptions, say: Callable[[str], None], progress: Callable[[s
     folder = options.folder
     folder.prepare()
     command = [sys.executable, "-m", "controller.apps.cli", "up", *_words(options)]
-    output = folder.start_log(datetime.now().astimezone())
-    with output.open("ab") as log:
-        process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
+    process, output = _started(command, folder)
     progress(f"millrace up: starting; its log is {output}")
-    starting = list[str]()
-    deadline = LocalDeadline(_DETACHED_S, "the start of all daemons")
-    while not deadline.has_passed():
-        if process.poll() is not None:
-            lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise UpError((lines[-1] if lines else "no output").removeprefix("millrace: "))
-        state = _state_of(folder, process.pid)
-        if state is not None:
-            waiting = [daemon.name for daemon in state.daemons if daemon.state != "ready"]
-            if not waiting:
-                say(addresses(state))
-                return
-            if waiting != starting:
-                starting = waiting
-                done = len(state.daemons) - len(waiting)
-                progress(f"millrace up: {done} of {len(state.daemons)} ready; starting {', '.join(waiting)}")
-        time.sleep(_POLL_S)
-    raise UpError(f"not ready after {_DETACHED_S:g} s: see `millrace status` and {folder.logs}")
+    say(addresses(_until_ready(process, output, folder, progress)))
+
+
+@contextmanager
+def beside_fabric(beside: FabricDaemons, progress: Callable[[str], None]) -> Iterator[Callable[[], None]]:
+    """Run a fabric's daemons while the block lasts; they die with this process. Raises UpError if they cannot run.
+
+    Yields what reports, once, that they have ended by themselves.
+    """
+    folder = beside.folder
+    command = [sys.executable, "-m", "controller.apps.cli.child", str(os.getpid()), "up", "--state", str(folder.path)]
+    process, output = _started(command, folder)
+    ended = False
+
+    def look() -> None:
+        nonlocal ended
+        if not ended and process.poll() is not None:
+            ended = True
+            progress(f"the daemons have ended: {_last_line(output)}")
+
+    try:
+        progress(f"the daemons start; their log is {output}")
+        state = _until_ready(process, output, folder, lambda line: progress(line.removeprefix("millrace up: ")))
+        for line in addresses(state).splitlines()[1:]:
+            progress(line)
+        yield look
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@dataclass(frozen=True, slots=True)
+class FabricDaemons:
+    """The daemons of `millrace fabric up --daemons`: their state folder, and where reports are relayed to."""
+
+    folder: StateFolder
+    reports: str
+
+    @classmethod
+    def of(cls, fabric: str, topology: str, switches: str) -> FabricDaemons:
+        """Write their settings, if there are none yet; raise a one-line MillraceError for what cannot run.
+
+        `switches` is a pattern of P4Runtime addresses.
+        """
+        from controller.apps.up.plan import make_plan  # noqa: PLC0415
+        from controller.apps.up.settings import UpSettings  # noqa: PLC0415
+        from dataplane.config import load  # noqa: PLC0415
+        from dataplane.topology.file import load_topology  # noqa: PLC0415
+
+        folder = StateFolder(default_state().parent / f"fabric-{fabric}")
+        folder.prepare()
+        if not folder.settings.exists():
+            collector = load_topology(topology).collector
+            port = None if collector is None else free_port(collector.udp_port)
+            folder.write_settings(topology, Time.KERNEL, udp_port=port, switches=switches)
+        settings = load(folder.settings, UpSettings).in_folder(folder)
+        if not _is_topology(settings.topology, topology):
+            said = f"has topology {settings.topology}, not {topology}"
+            raise UpError(f"{folder.settings} {said}: remove it, or choose another --name")
+        plan = make_plan(settings, folder)
+        assert plan.topology.collector is not None
+        section = settings.collector
+        return cls(folder, f"{section.listen}:{section.udp_port or plan.topology.collector.udp_port}")
 
 
 def status(state: Path | None) -> UpState:
     """Return the state of everything; raise UpError if nothing runs."""
-    current = asyncio.run(ask(_socket(folder_of(state)), Question("status")))
+    current = asyncio.run(ask(_socket(folder_of(state)), Question("status"))).state
     assert current is not None
     return current
+
+
+def restart(state: Path | None, daemon: str) -> float:
+    """Restart a daemon, and return the seconds until it was ready again.
+
+    Raises UpError for an unknown daemon, or one that does not get ready, and if nothing runs.
+    """
+    # The supervisor gives up first, with the reason.
+    answer = asyncio.run(ask(_socket(folder_of(state)), Question("restart", daemon), answer_s=_RESTART_S))
+    assert answer.took_s is not None
+    return answer.took_s
 
 
 def down(state: Path | None, say: Callable[[str], None]) -> None:
@@ -248,12 +310,54 @@ def _first_settings(options: UpOptions, folder: StateFolder) -> None:
 
 def _check_fits(options: UpOptions, topology: str, at: Time, file: Path) -> None:
     """Refuse a command line that contradicts the settings; they are never overwritten."""
-    if options.topology is not None and topology not in (options.topology, str(Path(options.topology).resolve())):
+    if options.topology is not None and not _is_topology(topology, options.topology):
         raise UpError(
             f"{file} has topology {topology}, not {options.topology}: edit it, or use another folder with --state"
         )
     if options.time is not None and at is not options.time:
         raise UpError(f"{file} has time: {at}, not {options.time}: edit it, or use another folder with --state")
+
+
+def _is_topology(written: str, given: str) -> bool:
+    """Return whether settings name the topology of a command line."""
+    return written in (given, str(Path(given).resolve()))
+
+
+def _started(command: Sequence[str], folder: StateFolder) -> tuple[subprocess.Popen[bytes], Path]:
+    """Start a supervisor in its own session; return it with the log of its start."""
+    output = folder.start_log(datetime.now().astimezone())
+    with output.open("ab") as log:
+        process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    return process, output
+
+
+def _until_ready(
+    process: subprocess.Popen[bytes], output: Path, folder: StateFolder, progress: Callable[[str], None]
+) -> UpState:
+    """Return the state of a supervisor when everything is ready; raise UpError if that fails."""
+    starting = list[str]()
+    deadline = LocalDeadline(_DETACHED_S, "the start of all daemons")
+    while not deadline.has_passed():
+        if process.poll() is not None:
+            raise UpError(_last_line(output))
+        state = _state_of(folder, process.pid)
+        if state is not None:
+            waiting = [daemon.name for daemon in state.daemons if daemon.state != "ready"]
+            if not waiting:
+                return state
+            if waiting != starting:
+                starting = waiting
+                done = len(state.daemons) - len(waiting)
+                progress(f"millrace up: {done} of {len(state.daemons)} ready; starting {', '.join(waiting)}")
+        time.sleep(_POLL_S)
+    raise UpError(f"not ready after {_DETACHED_S:g} s: see `millrace status` and {folder.logs}")
+
+
+def _last_line(output: Path) -> str:
+    lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return (lines[-1] if lines else "no output").removeprefix("millrace: ")
 
 
 def _socket(folder: StateFolder) -> Path:
@@ -265,7 +369,7 @@ def _socket(folder: StateFolder) -> Path:
 def _state_of(folder: StateFolder, pid: int) -> UpState | None:
     """Return the state of a supervisor, None before it answers."""
     try:
-        state = asyncio.run(ask(_socket(folder), Question("status")))
+        state = asyncio.run(ask(_socket(folder), Question("status"))).state
     except UpError:
         return None
     return state if state is not None and state.pid == pid else None

@@ -31,7 +31,9 @@ _PATH_BYTES: Final = 107
 class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Request to the supervisor."""
 
-    ask: Literal["status", "down", "reload"]
+    ask: Literal["status", "down", "reload", "restart"]
+    daemon: str = ""
+    """The daemon to restart."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -39,6 +41,8 @@ class Answer(msgspec.Struct, frozen=True):
 
     state: UpState | None = None
     error: str | None = None
+    took_s: float | None = None
+    """Time until a restarted daemon was ready."""
 
 
 Answering = Callable[[Question], Awaitable[Answer]]
@@ -108,7 +112,9 @@ async def _converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
         await writer.drain()
 
 
-async def ask(socket: Path, question: Question, *, until_gone_s: float | None = None) -> UpState | None:
+async def ask(
+    socket: Path, question: Question, *, answer_s: float = _ANSWER_S, until_gone_s: float | None = None
+) -> Answer:
     """Return a supervisor's answer; raise UpError if none runs, or if it refuses.
 
     With `until_gone_s` return when it has ended; raise UpError if it has not by then.
@@ -119,7 +125,7 @@ async def ask(socket: Path, question: Question, *, until_gone_s: float | None = 
         raise UpError(f"no `millrace up` is running ({socket}: {error.strerror or error})") from error
     try:
         writer.write(msgspec.json.encode(question) + b"\n")
-        async with local_timeout(_ANSWER_S, f"the supervisor at {socket}"):
+        async with local_timeout(answer_s, f"the supervisor at {socket}"):
             line = await reader.readuntil(b"\n")
         if until_gone_s is not None:
             async with local_timeout(until_gone_s, f"the end of the supervisor at {socket}"):
@@ -133,7 +139,7 @@ async def ask(socket: Path, question: Question, *, until_gone_s: float | None = 
     answer = msgspec.json.decode(line, type=Answer)
     if answer.error is not None:
         raise UpError(answer.error)
-    return answer.state
+    return answer
 
 
 async def wait_until_gone(socket: Path) -> None:

@@ -23,6 +23,7 @@ from controller.network.status.service import ControllerClient, ControllerClient
 from dataplane.clock import NS_PER_S
 from dataplane.errors import MillraceError
 from dataplane.fabric.live.stats import read_stats
+from dataplane.fabric.live.values import PaceCounters
 from dataplane.load.values import Overload
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access.settings import TlsSettings
@@ -34,6 +35,9 @@ ANSWER_S: Final = 3.0
 _SERVING_S: Final = 2.0
 """The same limit for each switch of a fabric; a switch that does not answer is reported by name."""
 _OLDEST_STATS_S: Final = 4.0
+MOST_LATE: Final = 0.05
+"""Share of events more than 20 ms late in the last ten seconds, beyond which a virtual fabric is not healthy: its
+outside observers, collector and controllers, see delays that are not the network's."""
 _WAIT_NS: Final = 500_000_000
 _AT_A_TIME: Final = 32
 
@@ -81,19 +85,38 @@ async def check_fabric(stats_file: Path | None, switches: Mapping[str, str], tls
     serving = await serving_switches(switches, tls)
     missing = [name for name in switches if name not in serving]
     traffic, pace, reports = stats.traffic, stats.pace, stats.reports
+    late = describe_late(pace)
     parts = [
         f"{len(serving)} of {len(switches)} switches serve",
         *([f"missing: {', '.join(missing[:5])}"] if missing else []),
         *([f"counters {age_s:.0f} s old"] if age_s > _OLDEST_STATS_S else []),
         f"{traffic.sent} packets sent, {traffic.received} received, {reports.forwarded} reports",
         *([f"{stats.restarts} switches restarted"] if stats.restarts else []),
-        *([f"{pace.late_events} of {pace.events} events late"] if pace.late_events else []),
+        *([late] if late else []),
         *([f"{traffic.skipped} packets skipped"] if traffic.skipped else []),
         *([f"{traffic.refused} packets found a full uplink"] if traffic.refused else []),
         *([f"{reports.refused} reports lost"] if reports.refused else []),
         *([f"{reports.forged} forged reports dropped"] if reports.forged else []),
     ]
-    return Health(ok=not missing and age_s <= _OLDEST_STATS_S, text="; ".join(parts))
+    is_ok = not missing and age_s <= _OLDEST_STATS_S and late_share(pace) <= MOST_LATE
+    return Health(ok=is_ok, text="; ".join(parts))
+
+
+def late_share(pace: PaceCounters) -> float:
+    """Return the share of late events in the last seconds."""
+    return pace.recent_late_events / max(pace.recent_events, 1)
+
+
+def describe_late(pace: PaceCounters) -> str:
+    """Describe late events: their share now, and whether it is too large; '' if there never was one."""
+    if not pace.late_events:
+        return ""
+    share = late_share(pace)
+    now = f"{100 * share:.2g} % of events late" if share else "no event late now"
+    limit = (
+        f", more than {100 * MOST_LATE:g} %: this machine is too slow or too busy for it" if share > MOST_LATE else ""
+    )
+    return f"{now}{limit} ({pace.late_events} of {pace.events} since its start)"
 
 
 async def serving_switches(switches: Mapping[str, str], tls: TlsSettings | None = None) -> set[str]:

@@ -60,11 +60,11 @@ class DaemonLog:
         """Lines that could not be written."""
         return self._file.lost
 
-    def write(self, line: str) -> None:
+    def write(self, line: str, *, only_file: bool = False) -> None:
         """Write a line; its prefix, the daemon's name, is not repeated."""
         line = line.removeprefix(f"millrace {self._name}: ")
         self._file.handle(logging.LogRecord(self._name, logging.INFO, "", 0, line, None, None))
-        if self._say is not None:
+        if self._say is not None and not only_file:
             now = datetime.now().astimezone()
             self._say(f"{now:%H:%M:%S} {self._name:<10} {line}")
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from collectors.feed.server import FeedSettings
 from collectors.history.settings import HistorySettings
 from collectors.ingest.receiver import ReceiverSettings
+from collectors.process import RELOADED as COLLECTOR_RELOADED
 from collectors.process import CollectorProcessSettings
 from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.apps.demo.prepare import ScaledLoad, sampled_watch, scaled_load, senders
@@ -25,6 +26,7 @@ from controller.apps.up.state import StateFolder, write_private
 from controller.balance.settings import BalanceSettings
 from controller.balance.settings import HistorySettings as BalanceHistory
 from controller.cluster.network_state.settings import NetworkStateSettings
+from controller.network.daemon_settings import RELOADED as CONTROLLER_RELOADED
 from controller.network.daemon_settings import DaemonSettings, RetrySettings, switch_addresses
 from controller.network.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program
 from controller.network.paths.settings import PathServerSettings, RecordSettings
@@ -32,8 +34,10 @@ from controller.network.paths.telemetry_load import TelemetryLoad
 from controller.network.tables.base import WATCH_ALL
 from controller.network.tables.sources import check_networks
 from controller.network.tables.telemetry.int_watch import Watch
+from controller.scheduling.settings import RELOADED as SCHEDULER_RELOADED
 from controller.scheduling.settings import SchedulerSettings
 from controller.scheduling.tasks.settings import TaskSettings
+from controller.workloads.centres.settings import FIXED as CENTRE_FIXED
 from controller.workloads.centres.settings import CentreSettings
 from controller.workloads.centres.settings import OnStop as OnStopOfCentre
 from controller.workloads.nodes.settings import NodeSettings, OnStop
@@ -62,8 +66,8 @@ class DaemonPlan:
     settings: Strict
     addresses: Mapping[str, str]
     """Addresses by service."""
-    reloads: bool = False
-    """SIGHUP reloads its settings."""
+    reloads: tuple[str, ...] | None = None
+    """Keys of its settings that SIGHUP applies; None: it takes no SIGHUP."""
     token: Path | None = None
     """File of its token for the API server, if any."""
     role: Role = Role.SERVICE
@@ -90,6 +94,8 @@ class UpPlan:
     daemons: tuple[DaemonPlan, ...]
     settings: UpSettings
     state: StateFolder
+    notes: tuple[str, ...] = ()
+    """Lines for the log about what was chosen."""
 
     @property
     def stats_file(self) -> Path | None:
@@ -184,7 +190,8 @@ class _Maker:
         addresses = {"reports": f"{section.listen}:{self._report_port()}/udp", "feed": settings.feed.address}
         if section.metrics is not None:
             addresses["metrics"] = f"http://{target_of(section.metrics.address)}:{section.metrics.port}/metrics"
-        return DaemonPlan("collector", ("collector", "serve"), settings, addresses, reloads=True, asks=("fabric",))
+        words, reloads = ("collector", "serve"), COLLECTOR_RELOADED
+        return DaemonPlan("collector", words, settings, addresses, reloads=reloads, asks=("fabric",))
 
     def _history(self) -> HistorySettings:
         return self.settings.collector.history or HistorySettings(folder=str(self.state.path / "history"))
@@ -241,7 +248,8 @@ class _Maker:
         if section.jobs is not None:
             addresses["jobs"] = section.jobs.listen
         asks = ("fabric", "collector", "paths")
-        return DaemonPlan("controller", ("controller", "serve"), settings, addresses, reloads=True, asks=asks)
+        words, reloads = ("controller", "serve"), CONTROLLER_RELOADED
+        return DaemonPlan("controller", words, settings, addresses, reloads=reloads, asks=asks)
 
     def api(self) -> DaemonPlan:
         section = self.settings.api
@@ -252,8 +260,10 @@ class _Maker:
             audit=section.audit,
             limits=section.limits,
             retention=section.retention,
+            metrics=section.metrics,
         )
-        return DaemonPlan("api", ("api", "serve"), settings, {"HTTP": ", ".join(settings.addresses)}, reloads=True)
+        # On SIGHUP it reopens files, and applies no key.
+        return DaemonPlan("api", ("api", "serve"), settings, {"HTTP": ", ".join(settings.addresses)}, reloads=())
 
     def scheduler(self) -> DaemonPlan:
         section, defaults = self.settings.scheduler, SchedulerSettings()
@@ -274,8 +284,8 @@ class _Maker:
         )
         # Its own token gives it only a scheduler's rights, and puts its name on its actions.
         token = self.state.path / "tokens" / "scheduler"
-        asks = ("collector", "paths", "api")
-        return DaemonPlan("scheduler", ("scheduler", "serve"), settings, {}, reloads=True, token=token, asks=asks)
+        words, asks, reloads = ("scheduler", "serve"), ("collector", "paths", "api"), SCHEDULER_RELOADED
+        return DaemonPlan("scheduler", words, settings, {}, reloads=reloads, token=token, asks=asks)
 
     def _tasks(self) -> TaskSettings | None:
         """Return the settings of the task scheduler; it forecasts the network by this collector's history."""
@@ -377,7 +387,8 @@ class _Maker:
         )
         token = self.state.path / "tokens" / f"centre-{name}"
         words, asks = ("centre", "serve"), ("fabric", "api")
-        plan = DaemonPlan(f"centre-{name}", words, settings, {}, reloads=True, token=token, asks=asks)
+        reloads = tuple(key for key in CentreSettings.__struct_fields__ if key not in CENTRE_FIXED)
+        plan = DaemonPlan(f"centre-{name}", words, settings, {}, reloads=reloads, token=token, asks=asks)
         return dataclasses.replace(plan, role=Role.CENTRE, subject=name)
 
     @property

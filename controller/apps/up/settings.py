@@ -13,6 +13,7 @@ from collectors.settings import CollectorSettings
 from controller.apiserver.resources.base import LabelName, LabelValue, Name, Names
 from controller.apiserver.resources.hardware import DeviceNumber
 from controller.apiserver.settings import ApiLimits, AuditSettings, Retention, StoragePlace, TlsSettings
+from controller.apiserver.settings import MetricsSettings as ApiMetrics
 from controller.apps.up.state import StateFolder, default_run
 from controller.balance.rules import TABLE, IntervalTable
 from controller.balance.settings import MetricsSettings as BalanceMetrics
@@ -79,8 +80,8 @@ class CollectorSection(Strict, frozen=True):
     """Thresholds that raise events."""
     history: HistorySettings | None = None
     """The history; default: in the state folder."""
-    metrics: MetricsSettings | None = None
-    """Prometheus endpoint; default: none."""
+    metrics: MetricsSettings | None = MetricsSettings()
+    """Prometheus endpoint; default: on loopback at the documented port, see docs/network/metrics.md; null: none."""
 
 
 class PathsSection(Settings, frozen=True):
@@ -96,8 +97,8 @@ class PathsSection(Settings, frozen=True):
     """Path server settings; the telemetry overhead per packet follows `watches`."""
     engineering: EngineeringSettings | None = None
     """Traffic engineering: all demands at once; default: flow by flow."""
-    metrics: PathsMetrics | None = None
-    """Prometheus endpoint; default: none."""
+    metrics: PathsMetrics | None = PathsMetrics()
+    """Prometheus endpoint; default: on loopback at the documented port, see docs/network/metrics.md; null: none."""
     traces: TraceSettings | None = None
     """OpenTelemetry endpoint for traces of reroutes; default: none."""
 
@@ -119,8 +120,8 @@ class ControllerSection(Strict, frozen=True):
     """Named content in switches; default: none."""
     routed_networks: tuple[RoutedNetworks, ...] = ()
     """Networks behind hosts that route, besides the hosts' own addresses; default: none."""
-    metrics: ControllerMetrics | None = None
-    """Prometheus endpoint, including job metrics; default: none."""
+    metrics: ControllerMetrics | None = ControllerMetrics()
+    """Prometheus endpoint; default: on loopback at the documented port, see docs/network/metrics.md; null: none."""
     traces: TraceSettings | None = None
     """OpenTelemetry endpoint for traces of reroutes; default: none."""
 
@@ -142,6 +143,8 @@ class ApiSection(Strict, frozen=True):
     """Request limits."""
     retention: Retention = Retention()
     """Retention of old resources."""
+    metrics: ApiMetrics | None = ApiMetrics()
+    """Prometheus endpoint; default: on loopback at the documented port, see docs/network/metrics.md; null: none."""
 
 
 class SchedulerSection(Settings, frozen=True):
@@ -153,8 +156,8 @@ class SchedulerSection(Settings, frozen=True):
     """Pod queue."""
     stale_after_ns: Positive = 10_000_000_000
     """Maximum age of network figures used."""
-    metrics: SchedulerMetrics = SchedulerMetrics(port=0)
-    """Prometheus endpoint, also the liveness check; default: a free port on loopback."""
+    metrics: SchedulerMetrics = SchedulerMetrics()
+    """Prometheus endpoint, also the liveness check; default: on loopback at the documented port."""
     explained_nodes: Annotated[int, msgspec.Meta(ge=1, le=256)] = 8
     """Maximum number of nodes whose reasons a decision records."""
     tasks: TaskSettings | None = None
@@ -172,8 +175,8 @@ class PlacementSection(Settings, frozen=True):
     """Pods of groups that fail."""
     stuck_s: PositiveS = 60.0
     """Time after which a pod that its node does not stop is reported."""
-    metrics: PlacementMetrics = PlacementMetrics(port=0)
-    """Prometheus endpoint, also the liveness check; default: a free port on loopback."""
+    metrics: PlacementMetrics = PlacementMetrics()
+    """Prometheus endpoint, also the liveness check; default: on loopback at the documented port."""
 
 
 class BalanceSection(Settings, frozen=True):
@@ -189,8 +192,8 @@ class BalanceSection(Settings, frozen=True):
     """Interval table for pools with the rule `table`."""
     keep_s: PositiveS = 7 * 86_400.0
     """Retention of the history in the state folder."""
-    metrics: BalanceMetrics = BalanceMetrics(port=0)
-    """Prometheus endpoint, also the liveness check; default: a free port on loopback."""
+    metrics: BalanceMetrics = BalanceMetrics()
+    """Prometheus endpoint, also the liveness check; default: on loopback at the documented port."""
 
 
 class NodeSection(Settings, frozen=True):
@@ -233,8 +236,8 @@ class CentreSection(Settings, frozen=True):
     """Labels of the Centre resource, set at its creation."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     """Environment variables of jobs."""
-    metrics: CentreMetrics | None = CentreMetrics(port=0)
-    """Prometheus endpoint; default: a free port on loopback; null: none."""
+    metrics: CentreMetrics | None = CentreMetrics()
+    """Prometheus endpoint; default: on loopback at the documented port, see docs/network/metrics.md; null: none."""
     report_s: PositiveS | None = None
     """Time between two reports; default: a quarter of the lease."""
 

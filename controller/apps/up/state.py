@@ -29,7 +29,7 @@ _TEMPLATE: Final = """\
 # docs/start/up.md lists all keys; each daemon's own settings (generated/) are derived from these.
 topology: {topology}
 time: {time}                   # of the fabric that is started: virtual, or kernel (root)
-# switches: {{s1: "127.0.0.1:9559"}}  # P4Runtime addresses of switches that run already: then no fabric is started
+{switches}  # P4Runtime addresses of switches that run already: then no fabric is started
 # fabric: {{peak_utilisation: 0.3, demands: matrix.csv}}  # what hosts send; peak_utilisation: 0 is nothing
 run: {run}
 collector:
@@ -146,15 +146,25 @@ class StateFolder:
             raise UpError(f"state folder {self.path}: run: {error.strerror or error}") from error
 
     def write_settings(
-        self, topology: str, time: Time, run: Path | None = None, *, udp_port: int | None = None
+        self,
+        topology: str,
+        time: Time,
+        run: Path | None = None,
+        *,
+        udp_port: int | None = None,
+        switches: str | None = None,
     ) -> None:
         """Write the first settings file; `run`, the sockets' folder, is private to the user by default.
 
-        Reports arrive at `udp_port` of loopback, by default the topology's.
+        Reports arrive at `udp_port` of loopback, by default the topology's. `switches`, a pattern of addresses, are
+        joined.
         """
         spec = str(Path(topology).resolve()) if Path(topology).is_file() else topology
         port = "" if udp_port is None else f"  udp_port: {udp_port}  # of reports, on loopback\n"
-        text = _TEMPLATE.format(topology=_quoted(spec), time=time, run=run or default_run(self.path), port=port)
+        joined = '# switches: {s1: "127.0.0.1:9559"}' if switches is None else f"switches: {_quoted(switches)}"
+        text = _TEMPLATE.format(
+            topology=_quoted(spec), time=time, run=run or default_run(self.path), port=port, switches=joined
+        )
         write_private(self.settings, text)
 
 

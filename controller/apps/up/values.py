@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
@@ -27,6 +28,18 @@ class Health(msgspec.Struct, frozen=True):
     text: str
 
 
+class Incident(msgspec.Struct, frozen=True):
+    """An end of a daemon, and its return."""
+
+    at: datetime
+    """Time of its end, UTC."""
+    how: str
+    by_request: bool = False
+    """By `millrace restart` or a reload, so not by itself."""
+    ready_after_s: float | None = None
+    """Time until it was ready again; None if it was not before it ended once more, or is not yet."""
+
+
 _METRICS: Final = re.compile(r"metrics at (?P<url>http://[^\s,]+)")
 
 
@@ -45,10 +58,13 @@ class DaemonState(msgspec.Struct, frozen=True):
     since_s: float
     """Time in this state."""
     restarts: int
+    """Number of times that it ended and was started again in the last hour."""
     last_error: str | None
-    """Last line before it exited by itself."""
+    """Last line before it exited by itself, in the last hour."""
     addresses: dict[str, str]
     health: Health
+    incidents: tuple[Incident, ...] = ()
+    """The newest of those restarts, the oldest first."""
 
     @property
     def is_green(self) -> bool:

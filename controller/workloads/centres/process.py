@@ -26,7 +26,7 @@ from controller.workloads.centres.logs.kept import KeptOutputs
 from controller.workloads.centres.metrics import Metrics
 from controller.workloads.centres.programs import python_of, python_path
 from controller.workloads.centres.selecting import ServedCentre, make_engine
-from controller.workloads.centres.settings import CentreSettings
+from controller.workloads.centres.settings import FIXED, CentreSettings
 from controller.workloads.centres.trying.kernels import Kernels
 from controller.workloads.centres.warming import Warmer
 from dataplane.blas_threads import VARIABLES
@@ -136,7 +136,7 @@ def _reload(agent: Agent, configurer: Configurer, engine: Engine) -> Reload[Serv
 
 def _check_same(before: CentreSettings, after: CentreSettings) -> None:
     """Raise CentreError for a setting that cannot change while the agent runs."""
-    for name in ("centre", "state", "api", "token_file", "metrics"):
+    for name in FIXED:
         if getattr(before, name) != getattr(after, name):
             raise CentreError(f"{name}: cannot change while the agent runs")
 

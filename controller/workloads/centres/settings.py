@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -187,6 +187,10 @@ class MetricsSettings(Strict, frozen=True):
 
     address: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 9469
+
+
+FIXED: Final = ("centre", "state", "api", "token_file", "metrics")
+"""Keys that SIGHUP does not change."""
 
 
 class CentreSettings(Settings, frozen=True):

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -15,7 +16,7 @@ from dataplane.errors import FabricError
 from dataplane.fabric.kernel import manifest, namespaces
 from dataplane.fabric.kernel.fabric import KernelFabric, KernelSettings
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest
-from dataplane.fabric.live.kernel import READY_S, READY_S_A_SWITCH, watch
+from dataplane.fabric.live.kernel import READY_S, READY_S_A_SWITCH, relaying, watch
 from dataplane.fabric.live.values import FabricCounters
 from dataplane.local.deadline import LocalDeadline
 from dataplane.running import ignore_hangup
@@ -25,19 +26,35 @@ _TURN_S: Final = 0.2
 _DOWN_S: Final = 120.0
 
 
-def run(topology: Topology, settings: KernelSettings, on_ready: Callable[[Manifest], None]) -> None:
-    """Run a fabric until SIGTERM or SIGINT, then remove it; raise FabricError. Switches that end are restarted."""
+def run(
+    topology: Topology,
+    settings: KernelSettings,
+    on_ready: Callable[[Manifest], None],
+    *,
+    reports: str | None = None,
+    beside: Callable[[], AbstractContextManager[Callable[[], None]]] | None = None,
+) -> None:
+    """Run a fabric until SIGTERM or SIGINT, then remove it; raise FabricError. Switches that end are restarted.
+
+    `reports`: HOST:PORT, outside all namespaces, to which reports that arrive at the collector's host are relayed.
+    `beside` runs as long as the switches, from before `on_ready`; what it returns is called several times a second.
+    """
     stop = threading.Event()
     signal.signal(signal.SIGHUP, ignore_hangup)
     counters = FabricCounters(os.getpid(), time.monotonic_ns(), len(topology.switches))
-    with KernelFabric(topology, settings) as fabric:
+    with KernelFabric(topology, settings) as fabric, ExitStack() as stack:
         fabric.wait_ready(READY_S + READY_S_A_SWITCH * len(topology.switches))
+        if reports is not None and topology.collector is not None:
+            stack.enter_context(relaying(fabric, topology.collector, reports, counters.reports))
+        look = None if beside is None else stack.enter_context(beside())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         _ready_file(fabric.run_dir).touch()
         on_ready(named(fabric.fabric_id, settings.run_root))
         while not stop.wait(_TURN_S):
             watch(fabric, counters)
+            if look is not None:
+                look()
 
 
 def is_ready(fabric_id: str, pid: int, run_root: Path = RUN_ROOT) -> bool:

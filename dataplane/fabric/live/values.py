@@ -18,6 +18,9 @@ class PaceCounters:
     late_events: int = 0
     worst_late_ns: int = 0
     slipped_ns: int = 0
+    recent_events: int = 0
+    recent_late_events: int = 0
+    """The same in the last ten seconds."""
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
@@ -51,6 +52,8 @@ class InlineExecutor(Executor):
 LOGGER: Final = logging.getLogger("millrace.fabric")
 STATS_S: Final = 1.0
 SAY_S: Final = 10.0
+RECENT_S: Final = 10.0
+"""Time over which the share of late events is taken: a start or another program delays events for a moment only."""
 """Minimum interval between log lines about a fabric that is late."""
 
 
@@ -130,7 +133,9 @@ class LiveVirtualFabric:
     async def _report(self) -> None:
         """Write the counters, and log when the fabric was late or lost reports."""
         reported, said_at = replace(self._pacer.counters), self._loop.time()
+        past = deque([reported], maxlen=1 + round(RECENT_S / STATS_S))
         while True:
+            note_recent(self._pacer.counters, past)
             self.counters.time_ns = time.monotonic_ns()
             write_stats(self._settings, self.counters)
             if self._loop.time() - said_at >= SAY_S:
@@ -150,6 +155,13 @@ class LiveVirtualFabric:
                 f", and time stood still for {slipped_ns // 1_000_000} ms" if slipped_ns else "",
                 self.counters.traffic.skipped,
             )
+
+
+def note_recent(now: PaceCounters, past: deque[PaceCounters]) -> None:
+    """Set the counts of the last seconds from earlier counters, the oldest first, and add the current ones to them."""
+    past.append(replace(now))
+    now.recent_events = now.events - past[0].events
+    now.recent_late_events = now.late_events - past[0].late_events
 
 
 def _compiled(settings: FabricSettings) -> CompiledProgram | None:

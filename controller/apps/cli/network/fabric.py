@@ -19,6 +19,7 @@ from controller.apps.cli.shared.output import Cells, Format, FormatOption
 from controller.apps.cli.shared.output import show as show_rows
 
 if TYPE_CHECKING:
+    from controller.apps.up.command import FabricDaemons
     from dataplane.fabric.kernel.manifest import Manifest
     from dataplane.topology.values import Topology
 
@@ -43,12 +44,16 @@ def up(
         str | None, typer.Option(help="Name of the fabric and its namespaces; default: the topology's.")
     ] = None,
     switch: Annotated[SwitchOption, typer.Option(help="Millrace's, or simple_switch_grpc.")] = SwitchOption.MILLRACE,
+    daemons: Annotated[
+        bool, typer.Option("--daemons", help="Run collector, path server, controller and the cluster's daemons, too.")
+    ] = False,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when everything is ready.")] = False,
 ) -> None:
     """Run a topology in the kernel (root) until Ctrl-C, SIGTERM or `down`: namespaces, cables, switch processes.
 
-    Switches start without a program; a controller installs it.
+    Switches start without a program; a controller installs it, that of --daemons or another.
     """
+    from controller.apps.up import command  # noqa: PLC0415
     from dataplane.fabric.kernel.fabric import KernelSettings, Target, require_root  # noqa: PLC0415
     from dataplane.fabric.live import standing  # noqa: PLC0415
     from dataplane.topology.file import load_topology  # noqa: PLC0415
@@ -59,14 +64,21 @@ def up(
     name = network.name if name is None else name
     if not is_name(name):
         raise typer.BadParameter(f"{name!r} is not 1 to 32 of a-z, 0-9 and -", param_hint="--name")
+    addresses = _address(name, "{name}")
+    beside = command.FabricDaemons.of(name, topology, addresses) if daemons else None
     counts = f"{len(network.switches)} switches and {len(network.hosts)} hosts"
     say("fabric")(f"{name}: starting {counts}, which takes up to a minute on a busy machine")
     if detach:
-        _print_ready(_started(("up", topology, "--name", name, "--switch", switch), name), network)
+        words = ("up", topology, "--name", name, "--switch", switch, *(["--daemons"] if daemons else []))
+        _print_ready(_started(words, name), network, beside)
         return
     log_to_stderr("fabric")
     standing.run(
-        network, KernelSettings(target=Target(switch), name=name), lambda manifest: _print_ready(manifest, network)
+        network,
+        KernelSettings(target=Target(switch), name=name),
+        lambda manifest: _print_ready(manifest, network, beside),
+        reports=None if beside is None else beside.reports,
+        beside=None if beside is None else lambda: command.beside_fabric(beside, say("fabric")),
     )
 
 
@@ -163,21 +175,24 @@ def _started(words: Sequence[str], name: str) -> Manifest:
     return standing.named(name)
 
 
-def _print_ready(manifest: Manifest, network: Topology) -> None:
+def _print_ready(manifest: Manifest, network: Topology, beside: FabricDaemons | None) -> None:
     """Print the ready line, and the commands to go on with."""
     line = f"{manifest.fabric_id}: {len(manifest.switches)} switches, {len(manifest.hosts)} hosts"
-    ready("fabric")(f"{line}; namespaces {_namespace(manifest, 'NODE')}, P4Runtime {_address(manifest, 'SWITCH')}")
-    for step in next_steps(network, manifest.fabric_id):
+    ready("fabric")(
+        f"{line}; namespaces {_namespace(manifest, 'NODE')}, P4Runtime {_address(manifest.fabric_id, 'SWITCH')}"
+    )
+    for step in next_steps(network, manifest.fabric_id, beside):
         say("fabric")(step)
 
 
-def next_steps(network: Topology, name: str) -> list[str]:
+def next_steps(network: Topology, name: str, beside: FabricDaemons | None = None) -> list[str]:
     """Return what to run next in a fabric: the daemons, each where it works, and a command in a host."""
-    from dataplane.fabric.kernel.manifest import RUN_ROOT  # noqa: PLC0415
-
     inside = f"millrace fabric exec --fabric {name}"
-    steps = [f"controller: `millrace controller serve -s FILE` with switches: unix:{RUN_ROOT / name}/{{name}}.sock"]
-    if network.collector is not None:
+    steps = [f"controller: `millrace controller serve -s FILE` with switches: {_address(name, '{name}')}"]
+    if beside is not None:
+        state = beside.folder.path
+        steps = [f"daemons: `millrace status --state {state}`; settings: {beside.folder.settings}"]
+    elif network.collector is not None:
         host = network.collector.host  # switches send their reports there
         steps.insert(0, f"collector, in its host: `{inside} {host} -- millrace collector serve -s FILE`")
     if len(network.hosts) > 1:
@@ -192,10 +207,10 @@ def _namespace(manifest: Manifest, node: str) -> str:
     return namespace_of(manifest.fabric_id, node)
 
 
-def _address(manifest: Manifest, switch: str) -> str:
+def _address(fabric_id: str, switch: str) -> str:
     from dataplane.fabric.kernel.manifest import RUN_ROOT  # noqa: PLC0415
 
-    return f"unix:{RUN_ROOT / manifest.fabric_id / switch}.sock"
+    return f"unix:{RUN_ROOT / fabric_id / switch}.sock"
 
 
 def _fabric_cells(manifest: Manifest) -> Cells:
@@ -205,7 +220,9 @@ def _fabric_cells(manifest: Manifest) -> Cells:
 
 
 def _node_rows(manifest: Manifest) -> list[Cells]:
-    switches = [(name, "switch", _namespace(manifest, name), _address(manifest, name)) for name in manifest.switches]
+    switches = [
+        (name, "switch", _namespace(manifest, name), _address(manifest.fabric_id, name)) for name in manifest.switches
+    ]
     return [
         *switches,
         *((name, "host", _namespace(manifest, name), address) for name, address in manifest.hosts.items()),

@@ -35,6 +35,7 @@ WITHOUT_FORMAT = {
     "pod exec": "shows what another command says",
     "pod logs": "shows what a container has written",
     "pod schema": "is JSON",
+    "restart": "restarts a daemon; says when it is ready",
     "stf": "says that a test has passed, or the first differences",
     "store get": "prints bytes",
     "switch": "a daemon with a parser of its own, bmv2's; `switch show` has --format",

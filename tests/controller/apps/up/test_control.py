@@ -26,7 +26,7 @@ def test_a_state_crosses_the_socket(tmp_path: Path) -> None:
 
         async with serving(socket, answer):
             assert stat.S_IMODE(socket.stat().st_mode) == 0o600
-            assert await ask(socket, Question("status")) == STATE
+            assert (await ask(socket, Question("status"))).state == STATE
             with pytest.raises(UpError, match="not now"):
                 await ask(socket, Question("down"))
             reader, writer = await asyncio.open_unix_connection(socket)
@@ -41,7 +41,7 @@ def test_a_state_crosses_the_socket(tmp_path: Path) -> None:
             writer.write(b"x" * 5000 + b"\n")
             assert await reader.read() == b""
             writer.close()
-            assert await ask(socket, Question("status")) == STATE
+            assert (await ask(socket, Question("status"))).state == STATE
         with pytest.raises(UpError, match="no `millrace up` is running"):
             await ask(socket, Question("status"))
 

@@ -16,6 +16,10 @@ from typer.testing import CliRunner
 
 from controller.apps.cli.app import app
 from controller.apps.cli.network.fabric import next_steps
+from controller.apps.up.command import FabricDaemons
+from controller.apps.up.errors import UpError
+from controller.apps.up.settings import UpSettings
+from dataplane.config import load
 from dataplane.errors import FabricError
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest, ProcessId
 from dataplane.fabric.kernel.namespaces import RUN_NETNS
@@ -147,3 +151,26 @@ def test_next_steps_run_each_daemon_where_it_works() -> None:
     assert traffic.startswith("traffic: `millrace fabric exec --fabric lab h1 -- ping 10.")
     assert end == "end: `millrace fabric down lab`"
     assert len(next_steps(loads(ONE), "lab")) == 3
+
+
+def test_daemons_of_a_fabric_join_its_switches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    file = tmp_path / "one.yaml"
+    text = ONE.replace("name: one", "name: one\ncollector: {host: h2, udp_port: 45679}", 1)
+    file.write_text(text, encoding="utf-8")
+    beside = FabricDaemons.of("lab", str(file), "unix:/run/x/{name}.sock")
+    assert beside.folder.path == tmp_path / "state/millrace/fabric-lab"
+    settings = load(beside.folder.settings, UpSettings)
+    assert (settings.topology, settings.switches) == (str(file), "unix:/run/x/{name}.sock")
+    assert beside.reports == f"127.0.0.1:{settings.collector.udp_port or 45679}"
+    # A second start uses the file as it is.
+    assert FabricDaemons.of("lab", str(file), "unix:/run/x/{name}.sock") == beside
+    steps = next_steps(loads(text), "lab", beside)
+    assert steps[0].startswith(f"daemons: `millrace status --state {beside.folder.path}`")
+    assert not any("collector serve" in step for step in steps)
+    with pytest.raises(UpError, match=r"fabric-lab/millrace.yaml has topology \S+, not abilene: remove it, or choose"):
+        FabricDaemons.of("lab", "abilene", "unix:/run/x/{name}.sock")
+    other = tmp_path / "none.yaml"
+    other.write_text(ONE, encoding="utf-8")
+    with pytest.raises(UpError, match="topology one: has no collector"):
+        FabricDaemons.of("bare", str(other), "unix:/run/x/{name}.sock")

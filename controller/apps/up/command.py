@@ -19,6 +19,7 @@ from controller.apps.up.state import StateFolder, default_state, free_port
 from controller.apps.up.values import UpState
 from dataplane.fabric.live.settings import Time
 from dataplane.local.deadline import LocalDeadline
+from dataplane.local.endings import read_lines, telling_line, why_ended
 
 if TYPE_CHECKING:
     from controller.apps.up.plan import UpPlan
@@ -110,8 +111,8 @@ def detach(options: UpOptions, say: Callable[[str], None], progress: Callable[[s
     deadline = LocalDeadline(_DETACHED_S, "the start of all daemons")
     while not deadline.has_passed():
         if process.poll() is not None:
-            lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            raise UpError((lines[-1] if lines else "no output").removeprefix("millrace: "))
+            lines = read_lines(output)
+            raise UpError(telling_line(lines) or why_ended(process.returncode, lines))
         state = _state_of(folder, process.pid)
         if state is not None:
             waiting = [daemon.name for daemon in state.daemons if daemon.state != "ready"]

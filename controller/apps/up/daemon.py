@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -15,10 +16,12 @@ from controller.apps.up.lines import DaemonLog, LineSplitter
 from controller.apps.up.settings import RestartSettings
 from controller.apps.up.values import State
 from dataplane.local.deadline import local_timeout
+from dataplane.local.endings import how_ended, why_ended
 
 READY: Final = ": ready: "
 _CHUNK_BYTES: Final = 1 << 16
 _LAST_WORDS_S: Final = 0.5
+_LAST_LINES: Final = 50
 _MODULE: Final = "controller.apps.cli.child"
 
 
@@ -48,7 +51,7 @@ class Daemon:
         self.ready_line: str | None = None
         """Last ready line."""
         self._process: asyncio.subprocess.Process | None = None
-        self._last_line: str | None = None
+        self._last_lines = deque[str](maxlen=_LAST_LINES)
         self._since_s = now_s()
         self._stopping = asyncio.Event()
 
@@ -103,7 +106,7 @@ class Daemon:
 
     async def _run_once(self) -> int:
         """Start the process and read its lines until it ends; return its status."""
-        self._last_line = None
+        self._last_lines.clear()
         process = self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -136,19 +139,17 @@ class Daemon:
 
     def _take(self, lines: Sequence[str]) -> None:
         for line in lines:
-            self._last_line = line
+            self._last_lines.append(line)
             self._log.write(line)
             if READY in line and self.state is State.STARTING:
                 self.has_been_ready, self.ready_line = True, line
                 self._set(State.READY)
 
     def _note_end(self, status: int, wait_s: float) -> None:
-        how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        reason = (self._last_line or "no output").removeprefix(f"millrace {self.name}: ").removeprefix("millrace: ")
-        self.last_error = f"{how}: {reason}" if status > 0 else how
+        self.last_error = why_ended(status, tuple(self._last_lines))
         self.restarts += 1
         self.early_ends += not self.has_been_ready
-        self._log.write(f"{how}; restart {self.restarts} in {wait_s:.1f} s")
+        self._log.write(f"{how_ended(status)}; restart {self.restarts} in {wait_s:.1f} s")
         self._set(State.WAITING)
 
     def _set(self, state: State) -> None:

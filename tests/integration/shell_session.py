@@ -11,7 +11,7 @@ import p4runtime_sh.shell as sh
 from p4runtime_sh.p4runtime import P4RuntimeWriteException
 
 sys.path.insert(0, str(Path(__file__).parents[2] / ".ci"))
-from shell import chosen
+from shell import chosen  # type: ignore[import-not-found] # a script outside all packages
 
 
 def main(address: str, p4info: str, program: str) -> None:

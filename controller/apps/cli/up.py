@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from controller.apps.cli.common import slow
 from controller.apps.cli.output import Format, show
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def status(
         raise typer.Exit(1)
 
 
+@slow("stopping the daemons in order")
 def down(state: StateOption = None) -> None:
     """Stop everything that `millrace up` started; data and settings stay."""
     from controller.apps.up import command  # noqa: PLC0415

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from controller.apps.cli.common import check_outputs
+from controller.apps.cli.common import check_outputs, slow
 from controller.apps.cli.learning.options import (
     FallbackOption,
     InputArgument,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from controller.learning.training.given import Given
 
 
+@slow("comparing")
 def compare(  # noqa: PLR0917 - a command line's options
     workload: InputArgument,
     checkpoint: Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.common import check_outputs
+from controller.apps.cli.common import check_outputs, slow
 from controller.apps.cli.learning.options import (
     FallbackOption,
     InputArgument,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from controller.learning.training.trials import Timed
 
 
+@slow("evaluating")
 def evaluate(  # noqa: PLR0917 - a command line's options
     checkpoint: Annotated[
         Path, typer.Argument(metavar="CHECKPOINT", help="Checkpoint from `millrace scheduler train`.")

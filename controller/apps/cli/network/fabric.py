@@ -75,10 +75,10 @@ def down(name: Annotated[str | None, typer.Argument(help="Default: the only one.
     """Take down a fabric started by `up`, or its remains (root)."""
     from dataplane.fabric.live import standing  # noqa: PLC0415
 
-    fabrics = _fabrics()
-    standing.end(
-        standing.only([manifest for manifest in fabrics if manifest.is_named]) if name is None else standing.named(name)
-    )
+    fabrics = [manifest for manifest in _fabrics() if manifest.is_named]
+    fabric_down = standing.only(fabrics) if name is None else standing.named(name)
+    with working(f"fabric {fabric_down.fabric_id}: switches end, namespaces are removed"):
+        standing.end(fabric_down)
 
 
 @fabric.command("list")

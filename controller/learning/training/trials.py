@@ -121,7 +121,7 @@ class Run(Generic[View]):
 
     @property
     def progress(self) -> str:
-        """What has been learnt from so far; may be asked on any thread."""
+        """Numbers of decisions, training steps and episodes so far, as words; may be read on any thread."""
         return (
             f"{self._decisions} decisions, {self._agent.status.steps} training steps, {self._episodes} episodes ended"
         )

@@ -106,7 +106,7 @@ class NamespacePaths:
         self._known: dict[int, Path] = {}
         self._scan_again_at = 0.0
         self.switches: dict[int, bool] = {}
-        """Whether a switch has a socket, by inode: the owner stays the same."""
+        """True for each inode of a switch's socket, false for others': the owner stays the same."""
 
     def open(self, route: Netlink, namespace: int) -> int | None:
         """Return a descriptor of the namespace with an id; None if no known path leads to it."""

@@ -109,7 +109,7 @@ def test_settings_that_up_refuses_fail_the_check(tmp_path: Path, text: str, prob
         ("node", "token_file: given.yaml", r"token_file: token file given\.yaml is readable by others; chmod 600"),
         ("node", "node: nowhere", r"node: topology abilene has no host nowhere"),
         ("centre", "hosts: [nowhere]", r"hosts: topology abilene has no host nowhere"),
-        ("scheduler", "topology: none.yaml", r"topology: none\.yaml: is neither a file nor one of "),
+        ("scheduler", "topology: none.yaml", r"topology: none\.yaml: No such file or directory"),
     ],
 )
 def test_files_that_settings_name_are_checked(

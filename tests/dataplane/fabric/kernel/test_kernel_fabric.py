@@ -141,7 +141,7 @@ def test_no_agent_sends_before_every_agent_can_receive(fabric: KernelFabric, age
 @pytest.mark.root
 def test_an_agent_that_ends_before_its_start_is_named(agents: HostAgents) -> None:
     agents.start("h1", send=(), receive_ports=(7, 7), end_ns=1, seed=1)
-    with pytest.raises(FabricError, match=r"host h1: millrace agent: .*Address already in use"):
+    with pytest.raises(FabricError, match=r"host h1: its agent: ended with status 1: .*Address already in use"):
         wait_until(lambda: not agents.waiting(), "agents are ready")
 
 

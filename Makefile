@@ -17,8 +17,8 @@ TOPOLOGY ?= abilene
 TIME ?= virtual
 SWITCH ?= millrace
 ADDR ?= 127.0.0.1:9559
-DEVICE ?= 1
-ELECTION ?= 0,1
+DEVICE ?=
+ELECTION ?=
 CONFIG ?=
 UPGRADE ?=
 MILLRACE_FUZZ_S ?= 3600
@@ -36,7 +36,7 @@ help:
 	@echo "make quick   format, lint, layers, types and tests of files changed since the last commit"
 	@echo "make deep    checks too slow for every change: programs and daemons killed hundreds of times, soaks"
 	@echo "make mininet a topology under Mininet, at its prompt (SWITCH=millrace|bmv2, TOPOLOGY=file or name; root)"
-	@echo "make shell   a p4runtime-shell on a running switch (ADDR=$(ADDR) DEVICE=$(DEVICE); CONFIG=p4info,json to push)"
+	@echo "make shell   a p4runtime-shell on a running switch (ADDR=$(ADDR); CONFIG=p4info,json to push)"
 	@echo "make pythons import all, compile all kernels, run the demo under each Python from 3.11 to 3.14 found here"
 	@echo "make p4      compile p4/ again (needs p4c-bm2-ss)"
 	@echo "make protos  write the Python of every .proto again (needs grpcio-tools, of the development tools)"
@@ -231,7 +231,7 @@ deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SPARK
 	$(BIN)/python tests/soak/switch.py --minutes 10
 
 shell: $(SHELL_VENV)/.ready
-	@$(SHELL_VENV)/bin/python -m p4runtime_sh --grpc-addr $(ADDR) --device-id $(DEVICE) --election-id $(ELECTION) $(if $(CONFIG),--config $(CONFIG))
+	@$(SHELL_VENV)/bin/python .ci/shell.py --grpc-addr $(ADDR) $(if $(DEVICE),--device-id $(DEVICE)) $(if $(ELECTION),--election-id $(ELECTION)) $(if $(CONFIG),--config $(CONFIG))
 
 # A broken link, or a link to a missing heading, fails.
 site: $(SITE_VENV)/.ready

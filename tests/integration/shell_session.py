@@ -5,16 +5,22 @@ Arguments: address, P4Info file, bmv2 JSON file.
 
 import json
 import sys
+from pathlib import Path
 
 import p4runtime_sh.shell as sh
 from p4runtime_sh.p4runtime import P4RuntimeWriteException
+
+sys.path.insert(0, str(Path(__file__).parents[2] / ".ci"))
+from shell import chosen  # type: ignore[import-not-found] # a script outside all packages
 
 
 def main(address: str, p4info: str, program: str) -> None:
     """Push the program, write routes, groups and a counter read; leave a trace of each answer."""
     config = sh.FwdPipeConfig(p4info, program)
-    sh.setup(device_id=1, grpc_addr=address, election_id=(0, 1), config=config, verbose=False)
-    seen: dict[str, object] = {}
+    seen: dict[str, object] = {"alone": chosen(address, None, None)}
+    sh.setup(device_id=7, grpc_addr=address, election_id=(0, 1), config=config, verbose=False)
+    seen["beside a controller"] = chosen(address, None, None)
+    seen["stated"] = chosen(address, 7, "0,5")
 
     member = sh.ActionProfileMember("ipv4_ecmp")(member_id=1, action="forward")
     member.action["egress_port"] = "2"

@@ -25,7 +25,7 @@ def switch_address() -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
-    command = [sys.executable, "-m", "dataplane.switch.process", "--no-p4", "--device-id", "1"]
+    command = [sys.executable, "-m", "dataplane.switch.process", "--no-p4", "--device-id", "7"]
     command += ["--", "--grpc-server-addr", address, "--cpu-port", "255"]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -51,6 +51,8 @@ def test_shell_drives_the_built_in_switch(switch_address: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout.splitlines()[-1])
+    assert (seen["alone"], seen["beside a controller"], seen["stated"]) == ([7, "0,1"], [7, "0,0"], [7, "0,5"])
+    assert "with election id 1: this shell only reads; ELECTION=0,2 takes over from it" in done.stdout
     assert seen["routes"] == ["24"]
     assert seen["flow_ports"] == [4]
     assert "ALREADY_EXISTS" in seen["second_insert"]

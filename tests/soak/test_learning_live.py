@@ -107,13 +107,13 @@ def test_decisions_continue_while_training_is_restarted(tmp_path: Path) -> None:
             return bool(network.standing.training["restarts"] >= 1)
 
         wait_until(is_restarted, "training is not restarted", limit_s=60, poll_s=0.01)
-        assert network.standing.problem == "the training process ended with status -9"
+        assert network.standing.problem == "training process: killed by SIGKILL"
         assert training.process_id != first
         network.decided("last", network.answer(seen(0.25, 0.75), "last"), 0)
         network.came("last", Outcome(10**9, 0.5))
         network.decided("after", network.answer(seen(0.25, 0.75), "after"), 0)
         network.save(60.0)
-        assert network.standing.problem == "the training process ended with status -9"
+        assert network.standing.problem == "training process: killed by SIGKILL"
     finally:
         network.close()
     learner = load_checkpoint(tmp_path / "pods.ckpt").learner

@@ -83,7 +83,7 @@ def test_killed_process_restarts_with_the_published_weights(observe: Observe, li
         os.kill(training.process_id, signal.SIGKILL)
         wait_until(lambda: training.status.restarts == 1)
         assert training.published.weights.to_bytes() == first
-        assert training.status.problem == "the training process ended with status -9"
+        assert training.status.problem == "training process: killed by SIGKILL"
         for _ in range(32):
             training.give(live(generator))
         training.record(WITHIN_S)

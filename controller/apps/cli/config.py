@@ -74,7 +74,8 @@ def schema(daemon: Daemon) -> None:
 def check(daemon: Daemon, file: Annotated[Path, typer.Argument(metavar="FILE", help="TOML, YAML or JSON.")]) -> None:
     """Check a settings file; report the first error with file, line and key.
 
-    Files that it names are not checked, except those of `up`, which is planned as at its start.
+    Files that it names (topology, certificates, tokens, secrets, programs) are read as by the daemon; `up` is planned
+    as at its start. Nothing is written, listened on or connected to.
     """
     from dataplane.config import load  # noqa: PLC0415
 
@@ -83,7 +84,9 @@ def check(daemon: Daemon, file: Annotated[Path, typer.Argument(metavar="FILE", h
 
         command.check(file)
     else:
-        load(file, _schema(daemon))
+        from controller.apps.cli.config_files import check_named  # noqa: PLC0415 - loads TLS
+
+        check_named(load(file, _schema(daemon)), file)
     typer.echo(f"{file}: valid {daemon} settings")
 
 

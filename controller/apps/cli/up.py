@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.apps.cli.shared.common import say, working
+from controller.apps.cli.shared.common import say, slow, working
 from controller.apps.cli.shared.output import Format, show
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ def restart(
     say("restart")(f"{daemon}: ready again after {took_s:.1f} s")
 
 
+@slow("stopping the daemons in order")
 def down(state: StateOption = None) -> None:
     """Stop everything that `millrace up` started; data and settings stay."""
     from controller.apps.up import command  # noqa: PLC0415

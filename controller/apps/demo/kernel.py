@@ -47,6 +47,7 @@ from dataplane.fabric.hosts import Receiver
 from dataplane.fabric.kernel.agents import HostAgents
 from dataplane.fabric.kernel.fabric import KernelFabric, KernelSettings
 from dataplane.local.deadline import LocalDeadline
+from dataplane.local.endings import read_lines, why_ended
 from dataplane.topology.file import dumps
 
 _VIEW_INTERVAL_NS = 200_000_000
@@ -257,12 +258,12 @@ class KernelRun:
                 self.view.decided(describe_weights(self._rebalances[-1]))
 
     def _check(self, fabric: KernelFabric) -> None:
-        """Raise FabricError, with its last output, for a switch or a daemon that ended unexpectedly."""
+        """Raise FabricError, with the reason, for a switch or a daemon that ended unexpectedly."""
         fabric.check()
         for name, daemon in self._daemons.items():
             if daemon.poll() is not None:
-                last = _last_line(fabric.run_dir / f"{name}.log")
-                raise FabricError(f"the {name} ended with status {daemon.returncode}: {last}")
+                log = fabric.run_dir / f"{name}.log"
+                raise FabricError(f"{name}: {why_ended(daemon.returncode, read_lines(log))}")
 
     async def _until(self, condition: Callable[[], bool], fabric: KernelFabric, who: Callable[[], str]) -> None:
         """Wait for a condition; raise FabricError, naming `who` is late, if it takes too long."""

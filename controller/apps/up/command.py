@@ -22,6 +22,7 @@ from controller.apps.up.state import StateFolder, free_port
 from controller.apps.up.values import UpState
 from dataplane.fabric.live.settings import Time
 from dataplane.local.deadline import LocalDeadline
+from dataplane.local.endings import read_lines, telling_line, why_ended
 
 if TYPE_CHECKING:
     from controller.apps.up.plan import UpPlan
@@ -132,7 +133,7 @@ def beside_fabric(beside: FabricDaemons, progress: Callable[[str], None]) -> Ite
         nonlocal ended
         if not ended and process.poll() is not None:
             ended = True
-            progress(f"the daemons have ended: {_last_line(output)}")
+            progress(f"the daemons have ended: {_end_of(process.returncode, output)}")
 
     try:
         progress(f"the daemons start; their log is {output}")
@@ -341,7 +342,7 @@ def _until_ready(
     deadline = LocalDeadline(_DETACHED_S, "the start of all daemons")
     while not deadline.has_passed():
         if process.poll() is not None:
-            raise UpError(_last_line(output))
+            raise UpError(_end_of(process.returncode, output))
         state = _state_of(folder, process.pid)
         if state is not None:
             waiting = [daemon.name for daemon in state.daemons if daemon.state != "ready"]
@@ -355,9 +356,10 @@ def _until_ready(
     raise UpError(f"not ready after {_DETACHED_S:g} s: see `millrace status` and {folder.logs}")
 
 
-def _last_line(output: Path) -> str:
-    lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return (lines[-1] if lines else "no output").removeprefix("millrace: ")
+def _end_of(status: int, output: Path) -> str:
+    """Return the line of a log that tells of an error, or how the process ended."""
+    lines = read_lines(output)
+    return telling_line(lines) or why_ended(status, lines)
 
 
 def _socket(folder: StateFolder) -> Path:

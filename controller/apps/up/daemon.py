@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -17,10 +18,12 @@ from controller.apps.up.lines import DaemonLog, LineSplitter
 from controller.apps.up.settings import RestartSettings
 from controller.apps.up.values import Incident, State
 from dataplane.local.deadline import local_timeout
+from dataplane.local.endings import how_ended, why_ended
 
 READY: Final = ": ready: "
 _CHUNK_BYTES: Final = 1 << 16
 _LAST_WORDS_S: Final = 0.5
+_LAST_LINES: Final = 50
 _MODULE: Final = "controller.apps.cli.child"
 _TRIES: Final = 3
 """Number of ends after a requested restart after which nobody waits for it any longer."""
@@ -60,7 +63,7 @@ class Daemon:
         self.ready_line: str | None = None
         """Last ready line."""
         self._process: asyncio.subprocess.Process | None = None
-        self._last_line: str | None = None
+        self._last_lines = deque[str](maxlen=_LAST_LINES)
         self._since_s = self._started_s = now_s()
         self._incidents = Incidents(now_s)
         self._starts = self._ends = 0
@@ -166,7 +169,7 @@ class Daemon:
 
     async def _run_once(self) -> int:
         """Start the process and read its lines until it ends; return its status."""
-        self._last_line = None
+        self._last_lines.clear()
         self._hangup_is_due = False  # what starts now reads the newest settings
         if not self._stopping.is_set():
             self._interrupt.clear()
@@ -204,7 +207,7 @@ class Daemon:
 
     def _take(self, lines: Sequence[str]) -> None:
         for line in lines:
-            self._last_line = line
+            self._last_lines.append(line)
             self._log.write(line)
             if READY in line and self.state is State.STARTING:
                 took = f"{self._now_s() - self._started_s:.1f} s (process {self.pid})"
@@ -217,12 +220,10 @@ class Daemon:
                     self.hang_up()
 
     def _note_end(self, status: int, wait_s: float) -> None:
-        how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        reason = (self._last_line or "no output").removeprefix(f"millrace {self.name}: ").removeprefix("millrace: ")
-        self._incidents.note(f"{how}: {reason}" if status > 0 else how)
+        self._incidents.note(why_ended(status, tuple(self._last_lines)))
         self.early_ends += not self.has_been_ready
         # The supervisor's line about it is on the terminal.
-        self._log.write(f"{how}; restart {self.restarts} in {wait_s:.1f} s", only_file=True)
+        self._log.write(f"{how_ended(status)}; restart {self.restarts} in {wait_s:.1f} s", only_file=True)
         lived_s = self._now_s() - self._started_s
         self._note(f"{self.last_error}, after {lived_s:.1f} s; restart {self.restarts} in {wait_s:.1f} s")
         self._set(State.WAITING)

@@ -119,6 +119,13 @@ class Run(Generic[View]):
             self._begin()
         return is_same
 
+    @property
+    def progress(self) -> str:
+        """Numbers of decisions, training steps and episodes so far, as words; may be read on any thread."""
+        return (
+            f"{self._decisions} decisions, {self._agent.status.steps} training steps, {self._episodes} episodes ended"
+        )
+
     def play(self, *, episodes: int, every: int, is_stopping: Callable[[], bool] = lambda: False) -> Iterator[Point]:
         """Learn until so many episodes have ended, or it is told to stop after a decision; report points of the curve.
 

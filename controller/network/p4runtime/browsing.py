@@ -34,9 +34,12 @@ class SwitchBrowser(GrpcSession):
     """
 
     def __init__(
-        self, address: str, device_id: int, *, tls: TlsSettings | None = None, election_id: int = BROWSER_ID
+        self, address: str, device_id: int | None, *, tls: TlsSettings | None = None, election_id: int = BROWSER_ID
     ) -> None:
-        super().__init__(Target(address, address, device_id), P4Schema(), tls=tls, election_id=election_id)
+        """Without a device id, take the one that the switch tells; 1 if it tells none."""
+        target = Target(address, address, 1 if device_id is None else device_id)
+        super().__init__(target, P4Schema(), tls=tls, election_id=election_id)
+        self._asks_device = device_id is None
 
     @property
     def schema(self) -> P4Schema:
@@ -45,7 +48,13 @@ class SwitchBrowser(GrpcSession):
 
     async def open(self, *, writes: bool = False) -> None:
         """Connect, as the primary if it `writes`, and query the program; raise SessionError."""
-        await (self.connect() if writes else self.connect_to_read())
+        if self._asks_device:
+            await self.connect_to_read()
+            await self.ask_device()
+        if self._asks_device and writes:
+            await self._client.close()
+        if writes or not self._asks_device:
+            await (self.connect() if writes else self.connect_to_read())
         ask = p4r.GetForwardingPipelineConfigRequest(
             device_id=self._target.device_id, response_type=p4r.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE
         )

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import grpc
 import grpc.aio
@@ -45,6 +45,7 @@ from dataplane.rpc.access.tls import client_credentials
 from dataplane.rpc.addresses import target_of
 from dataplane.rpc.channels import is_encrypted, tls_of, uncallable
 from dataplane.running import until_first_ends
+from dataplane.switch.p4runtime.errors import told_device
 
 LOGGER = logging.getLogger("millrace.controller")
 
@@ -118,6 +119,22 @@ class GrpcSession:
         async with self._connecting(), loop_timeout(self._timeout_s):
             await self._client.open(schema=self._schema, complete_request=self._complete)
             await self._ask_version()
+
+    async def ask_device(self) -> None:
+        """Take the device id that the switch tells; keep the target's with a switch that tells none.
+
+        P4Runtime has no question for it: ours answers one for another device with its own.
+        """
+        ask = p4r.GetForwardingPipelineConfigRequest(
+            device_id=self._target.device_id, response_type=p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY
+        )
+        with self._failures("read"):
+            try:
+                await self._client.pipeline(ask)
+            except P4ClientError as error:
+                # Whatever else is wrong, the next request reports.
+                told = told_device(error.message) if error.code is GRPCStatusCode.NOT_FOUND else None
+                self._target = replace(self._target, device_id=self._target.device_id if told is None else told)
 
     async def wait_lost(self) -> SessionError:
         """Return why the session ended, when it has."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,28 @@ class Explanation:
     passed: int
     equal: int
     summary: str
+
+    @property
+    def reason(self) -> str:
+        """The summary with the reasons of refusals, whose figures change from one decision to the next."""
+        if self.choice is not None:
+            return self.summary
+        reasons: dict[str, dict[str, str]] = {}
+        for refused in self.refused:
+            reasons.setdefault(refused.policy, {}).setdefault(refused.reason, refused.name)
+        counts = ", ".join(f"{count} by {policy}" for policy, count in self.refused_by)
+        words = ", ".join(
+            f"{count} by {policy}{_example(reasons.get(policy, {}))}" for policy, count in self.refused_by
+        )
+        return self.summary.replace(counts, words) if counts else self.summary
+
+
+def _example(reasons: Mapping[str, str]) -> str:
+    """Return the first of a filter's reasons, with the candidate that it is about if others have other reasons."""
+    if not reasons:
+        return ""
+    reason, name = next(iter(reasons.items()))
+    return f" ({reason})" if len(reasons) == 1 else f" ({name}: {reason})"
 
 
 def refusals_in_words(

@@ -35,6 +35,8 @@ class Outcome:
     room: Room | None = None
     examined: tuple[Examined[Snapshot], ...] = ()
     """The policies' results for each pod that gets shares."""
+    kind: str = ""
+    """The reason without figures, which change constantly; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,12 @@ def outcome_of(subject: str, pods: tuple[Pod, ...], knowledge: Knowledge, most: 
     if room is None:
         return outcome
     if not room.victims:
-        return replace_outcome(outcome, room=room, reason=f"{outcome.reason}; it waits for pods that are stopping")
-    lower = f"evicting pods of lower priority: {', '.join(room.victims)}"
-    return replace_outcome(outcome, room=room, reason=f"{outcome.reason}; {lower}")
+        more = "it waits for pods that are stopping"
+    else:
+        more = f"evicting pods of lower priority: {', '.join(room.victims)}"
+    return replace_outcome(
+        outcome, room=room, reason=f"{outcome.reason}; {more}", kind=outcome.kind and f"{outcome.kind}; {more}"
+    )
 
 
 def spec_of(
@@ -113,12 +118,13 @@ def _decided(subject: str, pods: tuple[Pod, ...], knowledge: Knowledge, most: in
         choice, examined = examine(profile, pending[0], snapshot)
         why = explained(profile, choice, examined, most=most)
         shares = (profile.shares(pending[0], snapshot, choice.candidate),) if choice.is_placed else ()
-        return Outcome(pods, (choice,), shares, (why,), why.summary, examined=(examined,))
+        return Outcome(pods, (choice,), shares, (why,), why.reason, examined=(examined,), kind=why.summary)
     group = place_group(profile, pending, snapshot)
     if not group.is_placed:
         blocked = next((choice.subject for choice in group.choices if not choice.is_placed), pending[0])
         why = explain(profile, blocked, snapshot, most=most)
-        return Outcome(pods, (), (), (why,), f"group {subject} does not fit as a whole: {blocked.name}: {why.summary}")
+        what = f"group {subject} does not fit as a whole: {blocked.name}"
+        return Outcome(pods, (), (), (why,), f"{what}: {why.reason}", kind=f"{what}: {why.summary}")
     explained_all = list(_explained(profile, snapshot, group.choices, group.shares, most))
     explanations, examined_all = (
         tuple(why for why, _ in explained_all),

@@ -66,7 +66,7 @@ class Scheduler:
         self._clock, self._metrics = clock, metrics
         self._changed = asyncio.Event()
         self._listed: set[type[Node | Pod | PodGroup]] = set()
-        self._reported: dict[str, str] = {}
+        self._reported: dict[str, tuple[str, str]] = {}
         self._unknown_profiles: set[str] = set()
         self._is_away = False
         self._binder = Binder(client, self._answered)
@@ -340,13 +340,15 @@ class Scheduler:
     async def _refuse(self, name: str, subject: str, outcome: Outcome, spec: DecisionSpec) -> None:
         self.queue.refused(name, self._clock.now_ns())
         self._metrics.decisions.labels("refused").inc()
-        if self._reported.get(subject) != outcome.reason:
+        kind = outcome.kind or outcome.reason
+        if self._reported.get(subject, ("", ""))[0] != kind:
             LOGGER.info("%s: %s", name.replace("/", " ", 1), outcome.reason)
             decision = Decision(metadata=Metadata(name=decision_name(subject, secrets.token_hex(5))), spec=spec)
             await self._client.of(Decision).create(decision)
             # Only once it is written, so that a failed write is repeated.
-            self._reported[subject] = outcome.reason
-        await self._write_reason(outcome.pods, spec.reason)
+            self._reported[subject] = (kind, spec.reason)
+        # Figures alone are no news: pods keep those of the decision that was stored.
+        await self._write_reason(outcome.pods, self._reported[subject][1])
 
     async def _write_reason(self, pods: Sequence[Pod], reason: str) -> None:
         """Write why pods wait, unless that is already written; binding clears it."""

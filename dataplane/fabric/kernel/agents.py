@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +16,7 @@ from dataplane.fabric.agent import READY, AgentPlan, Arrival, plan_flow, read_lo
 from dataplane.fabric.hosts import Flow, Receiver
 from dataplane.fabric.kernel.fabric import KernelFabric, environment
 from dataplane.fabric.load import SentLoad
+from dataplane.local.endings import read_lines, telling_line, why_ended
 
 _MODULE = "dataplane.fabric.agent"
 
@@ -122,10 +122,11 @@ class HostAgents:
         return totals
 
     def _failure(self, host: str) -> FabricError:
-        output = ""
-        with suppress(OSError):
-            output = self._log(host).read_text(encoding="utf-8", errors="replace").strip()
-        return FabricError(f"host {host}: {output.splitlines()[-1] if output else 'its agent said nothing'}")
+        status = self._agents[host].process.poll()
+        lines = read_lines(self._log(host))
+        # One whose pipe has just closed may not have ended yet.
+        reason = telling_line(lines) or "it closed its input" if status is None else why_ended(status, lines)
+        return FabricError(f"host {host}: its agent: {reason}")
 
     def _file(self, host: str, suffix: str) -> Path:
         return self._fabric.run_dir / f"{host}.{suffix}"

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -24,6 +24,7 @@ from dataplane.fabric.kernel.losses import Losses
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest, ProcessId
 from dataplane.fabric.kernel.namespaces import Stream
 from dataplane.local.deadline import LocalDeadline, wait_for_exit
+from dataplane.local.endings import read_lines, why_ended
 from dataplane.running import unwinding
 from dataplane.switch import bmv2
 from dataplane.switch.arguments import AttachedPort, SwitchSettings, command_line
@@ -90,6 +91,7 @@ class KernelFabric:
         self._manifest = Manifest(self.fabric_id, owner)
         self._is_written = False
         self._switches: dict[str, subprocess.Popen[bytes]] = {}
+        self._log_begins: dict[str, int] = {}
         self._processes: list[subprocess.Popen[bytes]] = []
         self._losses: dict[LinkKey, Losses] = {}
         self._lifeline: tuple[int, int] | None = None
@@ -153,16 +155,15 @@ class KernelFabric:
                 time.sleep(_POLL_S)
 
     def check(self) -> None:
-        """Raise FabricError, with the last line of its log, if a switch has ended unexpectedly."""
+        """Raise FabricError, with the reason, if a switch has ended unexpectedly."""
         for name, process in self._switches.items():
             if process.poll() is not None:
-                last = self._last_words(name)
-                raise FabricError(f"switch {name} ended with status {process.returncode}: {last}")
+                raise FabricError(f"switch {name}: {self._why_ended(name, process.returncode)}")
 
     def ended(self) -> dict[str, str]:
-        """Return the switches that ended unexpectedly, each with its exit status and last output."""
+        """Return the switches that ended unexpectedly, each with its exit status or signal, and the reason."""
         return {
-            name: f"ended with status {process.returncode}: {self._last_words(name)}"
+            name: self._why_ended(name, process.returncode)
             for name, process in self._switches.items()
             if process.poll() is not None
         }
@@ -179,6 +180,7 @@ class KernelFabric:
         self._file(name, "ready").unlink(missing_ok=True)
         settings = self._switch_settings(name)
         with self._file(name, "log").open("ab") as log:
+            self._log_begins[name] = log.tell()  # earlier lines are about an earlier process
             process = namespaces.start(
                 self.namespace(name),
                 self._command(settings),
@@ -342,11 +344,8 @@ class KernelFabric:
         if node not in self.topology.host and node not in self.topology.switch:
             raise FabricError(f"topology {self.topology.name} has no node {node}")
 
-    def _last_words(self, name: str) -> str:
-        with suppress(OSError):
-            lines = self._file(name, "log").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-            return lines[-1] if lines else "it printed nothing"
-        return "it left no log"
+    def _why_ended(self, name: str, status: int) -> str:
+        return why_ended(status, read_lines(self._file(name, "log"), self._log_begins.get(name, 0)))
 
 
 def _attached_port(link: DirectedLink) -> AttachedPort:

@@ -112,7 +112,7 @@ def linked_namespaces(folder: Path, fabric: KernelFabric) -> Iterator[None]:
 def watch(fabric: KernelFabric, counters: FabricCounters) -> None:
     """Restart switches that ended unexpectedly; their namespaces and cables still exist."""
     for name, how in fabric.ended().items():
-        LOGGER.warning("switch %s %s; starts again", name, how)
+        LOGGER.warning("switch %s: %s; starts again", name, how)
         fabric.start_switch(name)
         counters.restarts += 1
 

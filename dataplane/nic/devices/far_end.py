@@ -13,14 +13,16 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from dataplane.linux import bpf
 from dataplane.nic.devices.netlink import DUMP, HEADER, REQUEST, SOCK_DIAG, Netlink, request
 from dataplane.nic.devices.netns import enter_netns, open_netns
+
+T = TypeVar("T")
 
 PLAIN_STACK: Final = ""
 """Result of `look` if nothing but a host's stack takes frames."""
@@ -44,6 +46,9 @@ _TCX_INGRESS, _TCX_EGRESS = 46, 47
 _RAW_TCP: Final = re.compile(r"^ *\d+: [0-9A-F]+:0006 ", re.MULTILINE)
 _SCAN_RESTS = 20
 _NAMED: Final = Path("/run/netns")
+_SWITCHES: Final = frozenset({b"dataplane.switch.process", b"simple_switch_grpc", b"simple_switch"})
+_MOST_SOCKETS = 1024
+"""Sockets whose owner is remembered."""
 
 NO_VETH = "it is not a veth device"
 SAME_NAMESPACE = "its other end is in the namespace of the switch"
@@ -52,6 +57,7 @@ CAPTURED = "something reads frames at this end"
 SHAPED = "tc holds what it sends"
 FILTERED_HERE = "tc has filters at this end"
 PROMISCUOUS = "its other end is promiscuous: something reads frames there"
+SWITCH_THERE = "its other end is a port of another switch, which takes frames as they are on the wire"
 HAS_MASTER = "its other end is part of a bridge or of another device"
 HAS_XDP = "its other end has an XDP program"
 SMALLER_MTU = "its other end has a smaller MTU"
@@ -99,6 +105,8 @@ class NamespacePaths:
     def __init__(self) -> None:
         self._known: dict[int, Path] = {}
         self._scan_again_at = 0.0
+        self.switches: dict[int, bool] = {}
+        """True for each inode of a switch's socket, false for others': the owner stays the same."""
 
     def open(self, route: Netlink, namespace: int) -> int | None:
         """Return a descriptor of the namespace with an id; None if no known path leads to it."""
@@ -157,6 +165,8 @@ class FarEnd:
                 self.ends = frozenset([(None, self._index), (near.namespace, near.other)])
                 far = self._link(route, near.other, near.namespace)
                 reason = why_not_by_links(near, far) or self._why_not_here(route)
+                if reason == PROMISCUOUS and self._is_switch_there(route, near.namespace, near.other):
+                    return SWITCH_THERE
                 return reason or self._why_not_there(route, near.namespace, near.other)
         except OSError as error:
             return f"its other end cannot be inspected: {os.strerror(error.errno or 0)}"
@@ -183,12 +193,30 @@ class FarEnd:
     def _why_not_there(self, route: Netlink, namespace: int, index: int) -> str:
         """Return what sees frames in the namespace of the other end, whatever device they are bound to."""
         there = self._paths.open(route, namespace)
+        return NOT_VISIBLE if there is None else self._call(there, lambda: _why_not_inside(index))
+
+    def _is_switch_there(self, route: Netlink, namespace: int, index: int) -> bool:
+        """Return whether a switch has opened the other end as a port."""
+        there = self._paths.open(route, namespace)
         if there is None:
-            return NOT_VISIBLE
+            return False
+        identity = os.fstat(there)
+        for inode in self._call(there, lambda: _readers(index)):
+            known = self._paths.switches
+            if inode not in known:
+                if len(known) >= _MOST_SOCKETS:
+                    known.clear()
+                known[inode] = _is_of_a_switch(inode, (identity.st_dev, identity.st_ino))
+            if known[inode]:
+                return True
+        return False
+
+    def _call(self, there: int, function: Callable[[], T]) -> T:
+        """Call a function in a namespace, whose descriptor is closed afterwards."""
         try:
             enter_netns(there)
             try:
-                return _why_not_inside(index)
+                return function()
             finally:
                 enter_netns(self._here)
         finally:
@@ -205,6 +233,31 @@ def _why_not_inside(index: int) -> str:
     with Netlink(socket.NETLINK_ROUTE) as route:
         has_filters = _has_filters(route, index) or bpf.count_programs(index, _TCX_INGRESS) > 0
     return FILTERED_THERE if has_filters else PLAIN_STACK
+
+
+def _readers(index: int) -> list[int]:
+    """Return the inodes of packet sockets that are bound to a device of this thread's namespace."""
+    with Netlink(SOCK_DIAG) as diag:
+        return [inode for protocol, inode, device in _packet_sockets(diag) if protocol and device == index]
+
+
+def _is_of_a_switch(inode: int, namespace: tuple[int, int]) -> bool:
+    """Return whether a switch in a namespace has a socket open."""
+    name = f"socket:[{inode}]"
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            status = (process / "ns/net").stat()
+            if (status.st_dev, status.st_ino) != namespace:
+                continue
+            words = {Path(os.fsdecode(word)).name.encode() for word in (process / "cmdline").read_bytes().split(b"\0")}
+            is_switch = bool(words & _SWITCHES) or (
+                b"switch" in words and bool(words & {b"millrace", b"controller.apps.cli"})
+            )
+            if is_switch and any(str(opened.readlink()) == name for opened in (process / "fd").iterdir()):
+                return True
+        except OSError:  # it has ended meanwhile, or is another user's
+            continue
+    return False
 
 
 @functools.lru_cache

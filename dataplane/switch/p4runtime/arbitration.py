@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from finsy.proto import p4r
 
-from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid
+from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid, wrong_device
 
 LOGGER = logging.getLogger("millrace.switch")
 
@@ -63,9 +63,7 @@ class Arbitration:
         """Admit a stream by its first update, and notify affected clients; raise P4RuntimeError to end the stream."""
         with self._lock:
             if update.device_id != self._device_id:
-                raise P4RuntimeError(
-                    Code.NOT_FOUND, f"there is no device {update.device_id} here: this is device {self._device_id}"
-                )
+                raise wrong_device(update.device_id, self._device_id)
             name, election_id = _role_name(update), _election_id(update)
             role = self._roles.get(name) or _Role(name)
             self._check_unused(role, election_id, None)

@@ -21,7 +21,7 @@ from dataplane.switch.p4runtime.context import Context
 from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.p4runtime.digests import LearnedList, Values
 from dataplane.switch.p4runtime.entities import replication, tables
-from dataplane.switch.p4runtime.errors import ERROR_SPACE, Code, P4RuntimeError, invalid, unimplemented
+from dataplane.switch.p4runtime.errors import ERROR_SPACE, Code, P4RuntimeError, invalid, unimplemented, wrong_device
 from dataplane.switch.pipeline import DigestMessage
 
 API_VERSION = "1.5.0"
@@ -304,7 +304,7 @@ class P4RuntimeCore:
     def _check_device(self, device_id: int) -> None:
         ours = self._switch.device_id
         if device_id != ours:
-            raise P4RuntimeError(Code.NOT_FOUND, f"there is no device {device_id} here: this is device {ours}")
+            raise wrong_device(device_id, ours)
 
     def _check_primary(self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> None:
         election_id = decode_id(request.election_id) if request.HasField("election_id") else None

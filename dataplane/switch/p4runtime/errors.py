@@ -6,6 +6,7 @@ P4RuntimeError (a SwitchError)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
@@ -98,3 +99,14 @@ def invalid(message: str) -> P4RuntimeError:
 def unimplemented(what: str) -> P4RuntimeError:
     """Return an UNIMPLEMENTED error."""
     return P4RuntimeError(Code.UNIMPLEMENTED, f"{what}: not supported by this switch")
+
+
+def wrong_device(asked: int, ours: int) -> P4RuntimeError:
+    """Return the refusal of a request for another device; `told_device` reads ours from it."""
+    return P4RuntimeError(Code.NOT_FOUND, f"there is no device {asked} here: this is device {ours}")
+
+
+def told_device(message: str) -> int | None:
+    """Return the device id that a refusal of `wrong_device` tells, None for another message."""
+    told = re.search(r"this is device (\d+)$", message)
+    return None if told is None else int(told[1])

@@ -23,6 +23,7 @@ from controller.apps.cli.accel.ground import (
     ground_of,
 )
 from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.common import slow
 from controller.apps.cli.shared.output import Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from controller.cluster.operators.sql import SqlTable
 
 
+@slow("planning")
 def explain(  # noqa: PLR0917 - a command line's options
     target: Annotated[
         list[str] | None,

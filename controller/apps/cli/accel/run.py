@@ -16,6 +16,7 @@ from controller.acceleration.running.errors import StatementError
 from controller.apps.cli.accel.ground import FeedOption, HardwareOption, ServerOption, TopologyOption, rate_of
 from controller.apps.cli.accel.on_spark import LOCAL, Spark
 from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.common import slow
 from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def between_of(
 _PARTS = ("compute", "aggregation", "transfer", "bus", "compression")
 
 
+@slow("running")
 def run(  # noqa: PLR0917 - a command line's options
     what: Annotated[
         str, typer.Argument(metavar="STATEMENT|OPERATOR", help="A SELECT, or filter, aggregate, join, sort.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.apps.cli.shared.common import slow
 from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("interval", "precision_steps", "frequency_mhz", "sub_units")
 
 
+@slow("learning from the history")
 def learn(  # noqa: PLR0917 - a command line's options
     history: Annotated[
         Path,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from controller.apps.cli.balance.loops import margin_cells
+from controller.apps.cli.shared.common import slow
 from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _COLUMNS = (
 )
 
 
+@slow("trying controllers on plants")
 def try_controllers(  # noqa: PLR0917 - a command line's options
     settings: Annotated[
         Path | None,

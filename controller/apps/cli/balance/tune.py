@@ -17,12 +17,14 @@ from controller.apps.cli.balance.loops import (
     plant_of,
 )
 from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.common import slow
 from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
     from controller.balance.control.loops import TunedLoop
 
 
+@slow("tuning")
 def tune(  # noqa: PLR0917 - a command line's options
     recording: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="CSV: time_s, output, error; the output steps once.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.apps.cli.shared.common import check_outputs
+from controller.apps.cli.shared.common import check_outputs, slow
 from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _STEPS = (
 )
 
 
+@slow("replaying")
 def whatif(
     scenario: Annotated[Path, typer.Argument(metavar="FILE", help="Units, loads, rules and a pool, YAML.")],
     picture: Annotated[

@@ -20,7 +20,7 @@ from controller.apps.cli.learning.options import (
     settings_of,
     unit_of,
 )
-from controller.apps.cli.shared.common import check_outputs
+from controller.apps.cli.shared.common import check_outputs, slow
 from controller.apps.cli.shared.output import Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from controller.learning.training.given import Given
 
 
+@slow("comparing")
 def compare(  # noqa: PLR0917 - a command line's options
     workload: InputArgument,
     checkpoint: Annotated[

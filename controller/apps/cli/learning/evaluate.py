@@ -19,13 +19,14 @@ from controller.apps.cli.learning.options import (
     progress_of,
     settings_of,
 )
-from controller.apps.cli.shared.common import check_outputs
+from controller.apps.cli.shared.common import check_outputs, slow
 from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
     from controller.learning.training.trials import Timed
 
 
+@slow("evaluating")
 def evaluate(  # noqa: PLR0917 - a command line's options
     checkpoint: Annotated[
         Path, typer.Argument(metavar="CHECKPOINT", help="Checkpoint from `millrace scheduler train`.")

@@ -25,7 +25,7 @@ from controller.apps.cli.learning.options import (
     settings_of,
     unit_of,
 )
-from controller.apps.cli.shared.common import check_outputs
+from controller.apps.cli.shared.common import check_outputs, working
 from controller.apps.cli.shared.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -142,29 +142,30 @@ def train(  # noqa: PLR0917 - a command line's options
     It is written after each episode and each minute. Ctrl-C also writes it, and shows the curve so far; with
     --resume a run continues from there.
     """
-    from controller.learning.agent.agents import agent_of  # noqa: PLC0415
-    from controller.learning.agent.records import load_checkpoint  # noqa: PLC0415
-    from controller.learning.training.keeping import Best  # noqa: PLC0415
-    from controller.learning.training.trials import Run, best_rule  # noqa: PLC0415
-
     check_outputs(picture, checkpoint, best)
-    loaded = settings_of(settings)
-    before = None if resume is None else load_checkpoint(resume)
-    last = None if before is None else before.run
-    if seed is None:
-        seed = loaded.agent.seed if last is None else last.seed
-    given = input_of(workload, loaded, seed)
-    start = _start(given, loaded, seed, resume, before)
-    if last is not None and (last.input, last.seed) != (given.name, seed):
-        last = None
-    rule = best_rule(given, seed, fallback or ("" if last is None else last.fallback))
-    agent = agent_of(start, given.rules(seed)[rule], where.value)
-    run = Run(given, agent, seed, rule)
-    keep = None if best is None else partial(_keep, Best(given, seed, rule), checkpoint, best)
+    with working("playing the heuristics, of which one decides until the network is trained"):
+        from controller.learning.agent.agents import agent_of  # noqa: PLC0415
+        from controller.learning.agent.records import load_checkpoint  # noqa: PLC0415
+        from controller.learning.training.keeping import Best  # noqa: PLC0415
+        from controller.learning.training.trials import Run, best_rule  # noqa: PLC0415
+
+        loaded = settings_of(settings)
+        before = None if resume is None else load_checkpoint(resume)
+        last = None if before is None else before.run
+        if seed is None:
+            seed = loaded.agent.seed if last is None else last.seed
+        given = input_of(workload, loaded, seed)
+        start = _start(given, loaded, seed, resume, before)
+        if last is not None and (last.input, last.seed) != (given.name, seed):
+            last = None
+        rule = best_rule(given, seed, fallback or ("" if last is None else last.fallback))
+        agent = agent_of(start, given.rules(seed)[rule], where.value)
+        run = Run(given, agent, seed, rule)
+        keep = None if best is None else partial(_keep, Best(given, seed, rule), checkpoint, best)
     typer.echo(f"{given.name}: {rule} decides until the network is trained", err=True)
     if last is not None and not run.go_on(last):
         typer.echo(f"{resume}: was interrupted in an episode of another input; restarting that episode", err=True)
-    with stopping(_STOPPING) as stop:
+    with working(lambda: f"training: {run.progress}"), stopping(_STOPPING) as stop:
         points = _trained(
             run.play(episodes=episodes, every=every, is_stopping=stop),
             run,

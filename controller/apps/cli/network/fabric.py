@@ -87,10 +87,10 @@ def down(name: Annotated[str | None, typer.Argument(help="Default: the only one.
     """Take down a fabric started by `up`, or its remains (root)."""
     from dataplane.fabric.live import standing  # noqa: PLC0415
 
-    fabrics = _fabrics()
-    standing.end(
-        standing.only([manifest for manifest in fabrics if manifest.is_named]) if name is None else standing.named(name)
-    )
+    fabrics = [manifest for manifest in _fabrics() if manifest.is_named]
+    fabric_down = standing.only(fabrics) if name is None else standing.named(name)
+    with working(f"fabric {fabric_down.fabric_id}: switches end, namespaces are removed"):
+        standing.end(fabric_down)
 
 
 @fabric.command("list")
@@ -148,6 +148,7 @@ def _started(words: Sequence[str], name: str) -> Manifest:
     from dataplane.errors import FabricError  # noqa: PLC0415
     from dataplane.fabric.kernel.manifest import RUN_ROOT  # noqa: PLC0415
     from dataplane.fabric.live import standing  # noqa: PLC0415
+    from dataplane.local.endings import read_lines, telling_line, why_ended  # noqa: PLC0415
 
     # Beside the fabrics' folders, so that it can be renamed into one that does not exist yet.
     with tempfile.NamedTemporaryFile(dir=RUN_ROOT.parent, prefix="millrace-fabric-", delete=False) as log:
@@ -163,8 +164,8 @@ def _started(words: Sequence[str], name: str) -> Manifest:
         with working(f"fabric {name}: namespaces, cables and switches start"):
             while not standing.is_ready(name, process.pid):
                 if process.poll() is not None:
-                    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-                    raise FabricError((lines[-1] if lines else "no output").removeprefix("millrace: "))
+                    lines = read_lines(path)
+                    raise FabricError(telling_line(lines) or why_ended(process.returncode, lines))
                 time.sleep(_POLL_S)
         path.replace(RUN_ROOT / name / "fabric.log")
     except BaseException:

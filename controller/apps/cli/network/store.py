@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +17,8 @@ from dataplane.given import read_given
 from dataplane.wire.store import UDP_PORT
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from controller.network.p4runtime.grpc_session import GrpcSession
     from controller.network.tables.store import Placed
     from dataplane.store.producer import Producer
@@ -30,7 +32,9 @@ Deadline = Annotated[
     float, typer.Option("--deadline", "--deadline-s", parser=in_seconds(0.001, 1e9), help="Maximum time to wait.")
 ]
 Switch = Annotated[str, typer.Argument(metavar="SWITCH", help="P4Runtime address: unix:/path or host:port.")]
-DeviceId = Annotated[int, typer.Option(min=1, help="The switch's P4Runtime device id.")]
+DeviceId = Annotated[
+    int | None, typer.Option(min=0, help="The switch's P4Runtime device id; default: the one it tells, else 1.")
+]
 
 _HOW_OFTEN_S = 1.0
 
@@ -129,7 +133,7 @@ def names(
     name: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Name to resolve: switches hold only hashes.")
     ] = None,
-    device_id: DeviceId = 1,
+    device_id: DeviceId = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Show the segments that a switch holds, and packets per segment."""
@@ -142,7 +146,7 @@ def names(
 
 
 @store.command()
-def counters(switch: Switch, device_id: DeviceId = 1, form: FormatOption = Format.TABLE) -> None:
+def counters(switch: Switch, device_id: DeviceId = None, form: FormatOption = Format.TABLE) -> None:
     """Show a switch's counters of packets with names that it holds."""
     from controller.network.tables.store import OUTCOME_NAMES  # noqa: PLC0415
 
@@ -160,38 +164,38 @@ async def _until_stopped(producer: Producer) -> None:
             await asyncio.wait_for(stop.wait(), _HOW_OFTEN_S)
 
 
-def _reader(switch: str, device_id: int) -> GrpcSession:
+@asynccontextmanager
+async def _reading(switch: str, device_id: int | None) -> AsyncIterator[GrpcSession]:
     from controller.network.p4runtime.grpc_session import GrpcSession, Target  # noqa: PLC0415
     from controller.network.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema  # noqa: PLC0415
 
-    return GrpcSession(Target(switch, switch, device_id), load_schema(*fabric_program(FABRIC_AGGREGATION)))
+    target = Target(switch, switch, 1 if device_id is None else device_id)
+    session = GrpcSession(target, load_schema(*fabric_program(FABRIC_AGGREGATION)))
+    try:
+        await session.connect_to_read()
+        if device_id is None:
+            await session.ask_device()
+        await session.check_program()
+        yield session
+    finally:
+        await session.close()
 
 
-async def _names(switch: str, device_id: int) -> list[tuple[Placed, int]]:
+async def _names(switch: str, device_id: int | None) -> list[tuple[Placed, int]]:
     from controller.network.content.stores import by_segment  # noqa: PLC0415
     from controller.network.tables.store import PACKETS, held_in  # noqa: PLC0415
 
-    session = _reader(switch, device_id)
-    try:
-        await session.connect_to_read()
-        await session.check_program()
+    async with _reading(switch, device_id) as session:
         held, packets = held_in(await session.read()), by_segment(await session.packets(PACKETS))
-    finally:
-        await session.close()
     rows = [(placed, packets.get(segment, 0)) for segment, placed in held.placed.items()]
     return sorted(rows, key=lambda pair: (-pair[1], pair[0].cell))
 
 
-async def _outcomes(switch: str, device_id: int) -> list[int]:
+async def _outcomes(switch: str, device_id: int | None) -> list[int]:
     from controller.network.tables.store import OUTCOMES  # noqa: PLC0415
 
-    session = _reader(switch, device_id)
-    try:
-        await session.connect_to_read()
-        await session.check_program()
+    async with _reading(switch, device_id) as session:
         return await session.counts(OUTCOMES)
-    finally:
-        await session.close()
 
 
 def _row(placed: Placed, packets: int, by_digest: dict[int, str]) -> tuple[object, ...]:

@@ -12,6 +12,7 @@ import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
 from controller.apps.cli.shared.amounts import in_days
+from controller.apps.cli.shared.common import slow
 from controller.apps.cli.shared.output import Cells, Format, FormatOption, show, utc
 from dataplane.clock import NS_PER_S
 
@@ -28,6 +29,7 @@ _COLUMNS: Final = (
 )
 
 
+@slow("forecasting")
 def hours(  # noqa: PLR0917 - a command line's options
     centre: Annotated[str, typer.Argument(help="Name of a centre.")],
     probe: Annotated[str | None, typer.Option(help="Probe task; default: the one measured most often.")] = None,

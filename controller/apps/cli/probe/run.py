@@ -11,6 +11,7 @@ import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
 from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.common import slow
 from controller.apps.cli.shared.output import Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def probe_of(source: str, address: str | None) -> ProbeTask:
     return files.of_spec(source, stored.spec)
 
 
+@slow("running the probe")
 def run(  # noqa: PLR0917 - a command line's options
     source: Source,
     units: Annotated[

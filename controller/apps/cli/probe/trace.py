@@ -11,6 +11,7 @@ import typer
 from controller.apps.cli.cluster.api import Address
 from controller.apps.cli.probe.library import library_of
 from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.common import slow
 from controller.apps.cli.shared.output import Format, FormatOption, show
 from dataplane.given import read_given_text
 
@@ -27,6 +28,7 @@ _STDERR: Final = 2
 _TABLE: Final = re.compile(r"(?P<name>\w+)=(?P<rows>\d+):(?P<nbytes>.+)", re.ASCII)
 
 
+@slow("tracing")
 def trace(  # noqa: PLR0917 - a command line's options
     target: Annotated[
         str,

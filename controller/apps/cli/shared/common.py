@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, TypeVar
 
 import typer
 
@@ -18,7 +20,10 @@ from controller.apps.cli.shared.log_options import OPTIONS, LogFormat
 if TYPE_CHECKING:
     from dataplane.daemon import Daemon
 
-__all__ = ["SettingsFile", "check_outputs", "log_to_stderr", "ready", "run_daemon", "say", "working"]
+__all__ = ["SettingsFile", "check_outputs", "log_to_stderr", "ready", "run_daemon", "say", "slow", "working"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _PROGRESS_S: Final = 3.0
 """Interval between progress messages of a long-running command."""
@@ -52,13 +57,17 @@ def say(daemon: str) -> Callable[[str], None]:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Print progress and elapsed time to stderr while the block runs; nothing for a quick one."""
+def working(what: str | Callable[[], str]) -> Iterator[None]:
+    """Print progress and elapsed time to stderr every few seconds while the block runs; nothing for a quick one.
+
+    A function returns the progress at that time, on another thread.
+    """
     done, began = threading.Event(), time.monotonic()
 
     def tell() -> None:
         while not done.wait(_PROGRESS_S):
-            typer.echo(f"millrace: {what}: {time.monotonic() - began:.0f} s", err=True)
+            doing = what if isinstance(what, str) else what()
+            typer.echo(f"millrace: {doing}: {time.monotonic() - began:.0f} s", err=True)
 
     if OPTIONS.get().quiet:
         yield
@@ -70,6 +79,20 @@ def working(what: str) -> Iterator[None]:
     finally:
         done.set()
         thread.join()
+
+
+def slow(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Return a decorator for commands that may take long before they print: meanwhile a terminal shows progress."""
+
+    def decorate(command: Callable[P, T]) -> Callable[P, T]:
+        @wraps(command)
+        def run(*args: P.args, **options: P.kwargs) -> T:
+            with working(what) if sys.stderr.isatty() else nullcontext():
+                return command(*args, **options)
+
+        return run
+
+    return decorate
 
 
 def check_outputs(picture: Path | None, *others: Path | None) -> None:

@@ -27,7 +27,7 @@ All = Annotated[bool, typer.Option("--all", help="Also show cells that are 0.")]
 
 @counter.command("list")
 def list_counters(
-    address: Address, device_id: DeviceId = 1, tls: Tls = None, form: FormatOption = Format.TABLE
+    address: Address, device_id: DeviceId = None, tls: Tls = None, form: FormatOption = Format.TABLE
 ) -> None:
     """List the counters of the program that a switch runs; those of tables' entries are shown with these."""
 
@@ -43,7 +43,7 @@ def read_counter(  # noqa: PLR0917 - a command line's options
     name: Name,
     index: OneIndex = None,
     every: All = False,
-    device_id: DeviceId = 1,
+    device_id: DeviceId = None,
     tls: Tls = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
@@ -70,7 +70,7 @@ def write_counter(  # noqa: PLR0917 - a command line's options
     index: Index,
     packets: Annotated[int, typer.Option(min=0, help="Value to count on from.")] = 0,
     nbytes: Annotated[int, typer.Option("--bytes", parser=in_bytes(), help="Value to count on from.")] = 0,
-    device_id: DeviceId = 1,
+    device_id: DeviceId = None,
     election_id: ElectionId = 1,
     tls: Tls = None,
 ) -> None:
@@ -89,7 +89,7 @@ def write_counter(  # noqa: PLR0917 - a command line's options
 
 @register.command("list")
 def list_registers(
-    address: Address, device_id: DeviceId = 1, tls: Tls = None, form: FormatOption = Format.TABLE
+    address: Address, device_id: DeviceId = None, tls: Tls = None, form: FormatOption = Format.TABLE
 ) -> None:
     """List the registers of the program that a switch runs."""
 
@@ -105,7 +105,7 @@ def read_register(  # noqa: PLR0917 - a command line's options
     name: Name,
     index: OneIndex = None,
     every: All = False,
-    device_id: DeviceId = 1,
+    device_id: DeviceId = None,
     tls: Tls = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
@@ -127,7 +127,7 @@ def write_register(  # noqa: PLR0917 - a command line's options
     name: Name,
     index: Index,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="A number: 5, 0x5.")],
-    device_id: DeviceId = 1,
+    device_id: DeviceId = None,
     election_id: ElectionId = 1,
     tls: Tls = None,
 ) -> None:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 Address = Annotated[
     str, typer.Argument(metavar="ADDRESS", help="The switch's P4Runtime address: unix:PATH, HOST:PORT.")
 ]
-DeviceId = Annotated[int, typer.Option(min=0, help="P4Runtime device id of the switch.")]
+DeviceId = Annotated[
+    int | None, typer.Option(min=0, help="P4Runtime device id; default: the one that the switch tells, else 1.")
+]
 Tls = Annotated[
     Path | None,
     typer.Option("--tls", metavar="FILE", help="ca, certificate, private_key, server_name; default: the environment."),
@@ -30,7 +32,7 @@ T = TypeVar("T")
 
 def ask(
     address: str,
-    device_id: int,
+    device_id: int | None,
     tls: Path | None,
     question: Callable[[SwitchBrowser], Awaitable[T]],
     *,

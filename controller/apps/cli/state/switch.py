@@ -58,7 +58,7 @@ class SwitchView:
 
 
 @switch_show.command()
-def show(address: Address, device_id: DeviceId = 1, tls: Tls = None, form: OneFormat = Format.TABLE) -> None:
+def show(address: Address, device_id: DeviceId = None, tls: Tls = None, form: OneFormat = Format.TABLE) -> None:
     """Show a switch's program, controller, ports, tables with their occupancy, and counters."""
 
     async def question(browser: SwitchBrowser) -> tuple[SwitchView, tuple[Cells, ...] | None]:

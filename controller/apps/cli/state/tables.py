@@ -37,7 +37,9 @@ class Verb(StrEnum):
 
 
 @table.command("list")
-def list_tables(address: Address, device_id: DeviceId = 1, tls: Tls = None, form: FormatOption = Format.TABLE) -> None:
+def list_tables(
+    address: Address, device_id: DeviceId = None, tls: Tls = None, form: FormatOption = Format.TABLE
+) -> None:
     """List the tables of the program that a switch runs: keys, actions, room."""
 
     async def question(browser: SwitchBrowser) -> list[Cells]:
@@ -48,7 +50,7 @@ def list_tables(address: Address, device_id: DeviceId = 1, tls: Tls = None, form
 
 @table.command()
 def read(
-    address: Address, name: Name, device_id: DeviceId = 1, tls: Tls = None, form: FormatOption = Format.TABLE
+    address: Address, name: Name, device_id: DeviceId = None, tls: Tls = None, form: FormatOption = Format.TABLE
 ) -> None:
     """Show a table's entries, the default last, with the packets and bytes of a direct counter."""
 
@@ -73,7 +75,7 @@ def write(  # noqa: PLR0917 - a command line's options
     ] = None,
     priority: Annotated[int, typer.Option(min=0, help="Priority of ternary and range keys: the higher wins.")] = 0,
     verb: Annotated[Verb, typer.Option(help="Modify the default entry.")] = Verb.INSERT,
-    device_id: DeviceId = 1,
+    device_id: DeviceId = None,
     election_id: ElectionId = 1,
     tls: Tls = None,
 ) -> None:

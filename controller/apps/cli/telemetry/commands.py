@@ -304,7 +304,9 @@ def status(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
     warn_of_silence(current)
     # Programs read the counters as numbers; they find the load in the metrics.
     load = list(load_rows(current.load)) if form is Format.TABLE else []
-    show(("counter", "count"), [*load, *sorted(current.counters.items())], form)
+    rows = [*load, *sorted(current.counters.items())]
+    if rows or form is not Format.TABLE:
+        show(("counter", "count"), rows, form)
     if current.last_problem is not None:
         typer.echo(f"last problem: {current.last_problem}", err=True)
     warn_overloads(current.load)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.apps.cli.shared.common import slow
 from controller.apps.cli.shared.output import Format, OneFormat, show, show_one
 from dataplane.clock import NS_PER_S
 
@@ -53,6 +54,7 @@ _SUMMARIES = {
 """Queries for the summaries of a capture's history."""
 
 
+@slow("replaying")
 def replay(
     capture: Annotated[Path, typer.Argument(metavar="FILE", help="pcap or pcapng with the frames of the reports.")],
     settings: Annotated[

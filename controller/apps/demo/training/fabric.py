@@ -24,6 +24,7 @@ from dataplane.errors import FabricError
 from dataplane.fabric.kernel import HOST_DEVICE, KernelFabric
 from dataplane.fabric.kernel.fabric import environment
 from dataplane.local.deadline import LocalDeadline, wait_readable
+from dataplane.local.endings import read_lines, telling_line, why_ended
 from dataplane.program.loader import load_program
 from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.topology.file import dumps, loads
@@ -66,7 +67,7 @@ class Agent:
             raise self._failure("has ended") from None
 
     def answer(self, timeout_s: float = WAIT_S) -> dict[str, Any]:
-        """Return its next message; raise FabricError, with the last line of its log, if there is none."""
+        """Return its next message; raise FabricError, with the reason, if there is none."""
         assert self.process.stdout is not None
         deadline = LocalDeadline(timeout_s, f"an answer of host {self.host}")
         while b"\n" not in self._buffer:
@@ -95,8 +96,9 @@ class Agent:
                     stream.close()
 
     def _failure(self, what: str) -> FabricError:
-        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return FabricError(f"{self.host}: the agent {what}: {lines[-1] if lines else 'no output'}")
+        lines, status = read_lines(self.log), self.process.poll()
+        reason = telling_line(lines) if status is None else why_ended(status, lines)
+        return FabricError(f"{self.host}: the agent {what}" + (f": {reason}" if reason else ""))
 
 
 WINDOW: Final = 32

@@ -43,6 +43,7 @@ from controller.learning.agent.weights import WeightSet
 from controller.learning.errors import LearningError
 from controller.learning.values import Experience
 from dataplane.local.deadline import wait_for_exit
+from dataplane.local.endings import how_ended
 
 _MODULE: Final = "controller.learning.agent.training.worker"
 _END_WITHIN_S: Final = 1.0
@@ -140,7 +141,7 @@ class ProcessTraining:
         except (OSError, ValueError, Empty):
             within = f" within {timeout_s:g} s" if time.monotonic() >= until_s else ""
             status = asked.process.poll()
-            ended = "" if status is None else f"the training process ended with status {status}"
+            ended = "" if status is None else f"training process: {how_ended(status)}"
             because = f": {ended or self._problem}" if ended or self._problem else ""
             raise LearningError(f"training reported no state{within}{because}") from None
         finally:
@@ -201,7 +202,7 @@ class ProcessTraining:
             self._hear_all(self._child)
             if self._closing.is_set():
                 return
-            self._problem = f"the training process ended with status {_end(self._child)}"
+            self._problem = f"training process: {how_ended(_end(self._child))}"
             if self._published.weights.version > version:
                 wait_s = self._first_wait_s
             if self._closing.wait(wait_s):

@@ -25,7 +25,7 @@ def decision_of(
         outcome=outcome,
         profile=profile.name,
         scheduler=line(scheduler),
-        reason=line(why.summary),
+        reason=line(why.reason),
         placements=placements,
         refused=refusals_of(why),
         scores=scores_of(why),

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from controller.apps.cli.app import app
@@ -17,6 +18,14 @@ from dataplane.errors import ConfigError, MillraceError
 from dataplane.topology.values import Topology
 
 runner = CliRunner()
+NEEDED: dict[str, dict[str, object]] = {
+    "paths": {"feed": "unix:collector.sock"},
+    "controller": {"switches": "unix:{name}.sock"},
+    "fabric": {"switches": "switches"},
+    "node": {"node": "h-sttl", "state": "state"},
+    "centre": {"centre": "c", "state": "state"},
+}
+"""Settings without a default, besides the topology."""
 COLLECTOR = "topology: abilene\nfeed:\n  shortest_interval: 20ms\n"
 
 
@@ -85,6 +94,37 @@ def test_settings_that_up_refuses_fail_the_check(tmp_path: Path, text: str, prob
     with pytest.raises(MillraceError, match=problem):
         run("check", "up", str(file))
     assert [path.name for path in tmp_path.iterdir()] == ["up.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("daemon", "text", "problem"),
+    [
+        ("collector", "topology: abilen", r"topology: abilen: is neither a file .* did you mean abilene\?"),
+        ("collector", "feed: {address: '127.0.0.1:0', tls: {ca: none.pem}}", r"feed\.tls: none\.pem: .*No such file"),
+        ("paths", "tls: {ca: given.yaml}", r"tls: given\.yaml: tls: it holds no PEM certificate"),
+        ("controller", "switches: {nowhere: 'unix:x'}", r"switches: switches\.nowhere: .* has no such switch"),
+        ("controller", "{program: none.json, p4info: none.txtpb}", r"program: none\.txtpb: there is no such file"),
+        ("fabric", "{program: none.json, p4info: none.txtpb}", r"program: none\.(json|txtpb): "),
+        ("node", "secrets: none", r"secrets: none: no such folder"),
+        ("node", "token_file: given.yaml", r"token_file: token file given\.yaml is readable by others; chmod 600"),
+        ("node", "node: nowhere", r"node: topology abilene has no host nowhere"),
+        ("centre", "hosts: [nowhere]", r"hosts: topology abilene has no host nowhere"),
+        ("scheduler", "topology: none.yaml", r"topology: none\.yaml: No such file or directory"),
+    ],
+)
+def test_files_that_settings_name_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, daemon: str, text: str, problem: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = {"topology": "abilene"} | NEEDED.get(daemon, {})
+    file = Path("given.yaml")
+    file.write_text(json.dumps(settings))
+    file.chmod(0o644)
+    assert run("check", daemon, str(file)) == f"given.yaml: valid {daemon} settings\n"
+    file.write_text(json.dumps(settings | yaml.safe_load(text)))
+    with pytest.raises(ConfigError, match=f"^given\\.yaml: {problem}"):
+        run("check", daemon, str(file))
+    assert [path.name for path in tmp_path.iterdir()] == ["given.yaml"]
 
 
 def test_addresses_of_switches_follow_a_pattern(diamond: Topology) -> None:

@@ -26,7 +26,7 @@ from dataplane.store.producer import Producer
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
 from dataplane.switch.switch import PortSettings, Switch
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 Fails = Callable[..., tuple[int | str | None, str]]
 ROOT = Path(__file__).parents[4]
@@ -121,6 +121,30 @@ def test_long_work_reports_progress(monkeypatch: pytest.MonkeyPatch) -> None:
         wait_until(lambda: len(lines) > 1, "no progress is said")
     assert lines[0].startswith("millrace: reading fat-tree:k=100: ")
     assert not any(thread.name == "progress" for thread in threading.enumerate())
+
+
+def test_slow_command_shows_progress_on_terminals_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(common, "_PROGRESS_S", 0.01)
+    asked = threading.Event()
+
+    @common.slow("tuning")
+    def command(form: str) -> str:
+        asked.wait(HANG_S)
+        return form
+
+    master, end = os.openpty()
+    with os.fdopen(master, "rb", buffering=0) as seen, os.fdopen(end, "w", encoding="utf-8") as terminal:
+        monkeypatch.setattr("sys.stderr", terminal)
+        thread = threading.Thread(target=command, args=("json",))
+        thread.start()
+        assert seen.read(1 << 10).startswith(b"millrace: tuning: 0 s")
+        asked.set()
+        thread.join()
+    monkeypatch.undo()
+    assert command(form="csv") == "csv"
+    assert capsys.readouterr().err == ""
 
 
 def test_columns_set_the_width(monkeypatch: pytest.MonkeyPatch) -> None:

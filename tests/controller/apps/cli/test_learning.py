@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from controller.apps.cli.shared import common
 from controller.apps.cli.app import app
 from controller.apps.cli.learning.options import progress_of
 from controller.learning.agent.agents import new_checkpoint
@@ -36,8 +38,11 @@ def settings(tmp_path: Path) -> str:
     return str(tmp_path / "learning.yaml")
 
 
-def test_an_agent_is_trained_resumed_evaluated_and_compared(settings: str, tmp_path: Path) -> None:
+def test_an_agent_is_trained_resumed_evaluated_and_compared(
+    settings: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("torch")
+    monkeypatch.setattr(common, "_PROGRESS_S", 0.01)
     checkpoint, picture = str(tmp_path / "agent.ckpt"), tmp_path / "curve.svg"
     train = ["train", "bursty", "-s", settings, "-c", checkpoint, "--episodes", "1", "-f", "json"]
     best = tmp_path / "best.ckpt"
@@ -47,6 +52,10 @@ def test_an_agent_is_trained_resumed_evaluated_and_compared(settings: str, tmp_p
     assert json.loads(shown)[-1]["version"] == 1
     assert 0 < json.loads(shown)[-1]["mean response, ms"] < 100
     assert "decides until the network is trained" in errors
+    assert re.search(r"^millrace: playing the heuristics, .*: \d+ s$", errors, re.MULTILINE)
+    assert re.search(
+        r"^millrace: training: \d+ decisions, \d+ training steps, 0 episodes ended: ", errors, re.MULTILINE
+    )
     assert "<svg" in picture.read_text()
     shown, _ = run(*train, "--resume", checkpoint)
     assert json.loads(shown)[-1]["version"] == 3

@@ -111,14 +111,17 @@ def test_show_has_all_of_a_switch_at_a_glance(switch: str) -> None:
 
 
 def test_show_has_the_state_of_segments_with_reasons(tmp_path: Path) -> None:
+    """Nobody gives its device id, which it tells itself."""
     address, (p4info, program) = f"unix:{tmp_path}/s4.sock", fabric_program()
-    made = Switch(1, [PortSettings(number) for number in (1, 2, 3)], VirtualClock())
+    made = Switch(6, [PortSettings(number) for number in (1, 2, 3)], VirtualClock())
     made.set_not_joined(1, "")
     made.set_not_joined(2, "somebody reads")
     with P4RuntimeServer(P4RuntimeCore(made), [address], beside=[GnmiService(GnmiCore(made))]):
-        with connect(address, 1) as client:
+        with connect(address, 6) as client:
             client.commit(program, p4info)
         shown = json.loads(run("switch", "show", address, "--format", "json"))
+        run("counter", "write", address, "drop_no_route", "0", "--packets", "2")
+        assert rows("counter", "read", address, "drop_no_route") == [{"index": 0, "packets": 2, "bytes": 0}]
     assert [port["segments"] for port in shown["ports"]] == ["joined", "somebody reads", None]
 
 

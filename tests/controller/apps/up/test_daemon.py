@@ -166,7 +166,9 @@ def test_incidents_are_forgotten_after_an_hour() -> None:
 
 def test_failing_daemon_has_a_reason_and_is_counted(tmp_path: Path, daemon: Make) -> None:
     async def use() -> None:
-        supervised, changed = daemon("import sys; sys.exit('millrace thing: the port is taken')")
+        supervised, changed = daemon(
+            "import sys; print('millrace: the port is taken', 'millrace thing: 3 flows', sep=chr(10)); sys.exit(1)"
+        )
         running = asyncio.create_task(supervised.run())
         await until(changed, lambda: supervised.early_ends == 3)
         assert supervised.last_error == "ended with status 1: the port is taken"

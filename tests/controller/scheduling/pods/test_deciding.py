@@ -99,6 +99,10 @@ def test_each_filter_has_its_reason() -> None:
         ("a", "fits", "gpu A100: 1 whole devices wanted, 0 free"),
     ]
     assert why.summary == "none of 5 nodes: 1 by ready, 1 by location, 2 by device-model, 1 by fits"
+    assert "1 by ready (it is not ready), 1 by location (the pod must run on off or" in why.reason
+    assert why.reason.endswith(
+        ", 2 by device-model (it has 0 of 1 gpu A100), 1 by fits (gpu A100: 1 whole devices wanted, 0 free)"
+    )
 
 
 def test_least_and_most_used() -> None:

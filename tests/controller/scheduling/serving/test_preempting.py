@@ -42,7 +42,8 @@ def test_a_pod_of_a_higher_priority_gets_the_room_of_a_lower_one(play: Play) -> 
             assert pods["high"].status.nominated == "h1"
             why = await cluster.decision_about("high", Outcome.PREEMPTING)
             assert why.spec.preempted == ("low",)
-            assert why.spec.reason == ("none of 1 nodes: 1 by fits; evicting pods of lower priority: low")
+            refused = "none of 1 nodes: 1 by fits (cpu: 1000 thousandths of cores wanted, 0 free)"
+            assert why.spec.reason == f"{refused}; evicting pods of lower priority: low"
             assert why.spec.refused[0].reason == "cpu: 1000 thousandths of cores wanted, 0 free"
             await stop(cluster, "low")
             pods = await cluster.pods_when(placed_name("high"))

@@ -103,7 +103,7 @@ def test_refused_pod_is_placed_once_there_is_room(play: Play) -> None:
             await cluster.pods_when(placed)
             await cluster.add_pod("second")
             why = await cluster.decision_about("second", Outcome.REFUSED)
-            assert why.spec.reason == "none of 1 nodes: 1 by fits"
+            assert why.spec.reason == "none of 1 nodes: 1 by fits (cpu: 1000 thousandths of cores wanted, 0 free)"
             assert why.spec.refused[0].reason == "cpu: 1000 thousandths of cores wanted, 0 free"
             await cluster.client.release(ReleaseRequest(releases=(Release(pod="first", phase=Phase.SUCCEEDED),)))
             await cluster.pods_when(lambda pods: pods["second"].status.node == "h1")
@@ -123,7 +123,8 @@ def test_pods_that_wait_say_why(play: Play) -> None:
             waiting = await cluster.pods_when(
                 lambda pods: len(pods) == 3 and all(p.status.reasons for p in pods.values())
             )
-            assert waiting["big"].status.reasons == ("none of 1 nodes: 1 by fits",)
+            reason = "none of 1 nodes: 1 by fits (cpu: 2000 thousandths of cores wanted, 1000 free)"
+            assert waiting["big"].status.reasons == (reason,)
             assert "does not fit as a whole" in waiting["g1"].status.reasons[0]
             # Own writes wake no pod, and an unchanged outcome is not written again.
             due_ns = scheduler.queue.next_due_ns()

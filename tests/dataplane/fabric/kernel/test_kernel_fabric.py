@@ -19,9 +19,11 @@ from dataplane.errors import FabricError
 from dataplane.fabric.hosts import flow_between
 from dataplane.fabric.kernel import KernelFabric, KernelSettings, Target, remove_leftovers
 from dataplane.fabric.kernel.agents import HostAgents
+from dataplane.fabric.kernel.fabric import switch_device
 from dataplane.fabric.kernel.namespaces import RUN_NETNS
 from dataplane.linux import ask_receive_buffer
 from dataplane.local.deadline import LocalDeadline
+from dataplane.nic.devices.far_end import SWITCH_THERE, FarEnd, NamespacePaths
 from dataplane.switch import bmv2
 from dataplane.topology.file import loads
 from dataplane.topology.values import Topology
@@ -64,6 +66,15 @@ def fabric(topology: Topology, settings: KernelSettings) -> Iterator[KernelFabri
     with KernelFabric(topology, settings) as running:
         running.wait_ready(WAIT_S)
         yield running
+
+
+def reader_behind(port: int) -> str:
+    """Return what takes the frames that a switch's port of this namespace sends."""
+    there = FarEnd(socket.if_nametoindex(switch_device(port)), (), NamespacePaths())
+    try:
+        return there.look()
+    finally:
+        there.close()
 
 
 def traces(fabric_id: str) -> list[str]:
@@ -130,7 +141,7 @@ def test_no_agent_sends_before_every_agent_can_receive(fabric: KernelFabric, age
 @pytest.mark.root
 def test_an_agent_that_ends_before_its_start_is_named(agents: HostAgents) -> None:
     agents.start("h1", send=(), receive_ports=(7, 7), end_ns=1, seed=1)
-    with pytest.raises(FabricError, match=r"host h1: millrace agent: .*Address already in use"):
+    with pytest.raises(FabricError, match=r"host h1: its agent: ended with status 1: .*Address already in use"):
         wait_until(lambda: not agents.waiting(), "agents are ready")
 
 
@@ -231,12 +242,13 @@ def test_a_switch_that_dies_is_named_and_can_be_started_again(fabric: KernelFabr
     process = fabric._switches["s2"]
     process.kill()
     process.wait(HANG_S)
-    with pytest.raises(FabricError, match="switch s2 ended with status -9"):
+    with pytest.raises(FabricError, match="switch s2: killed by SIGKILL"):
         fabric.check()
     fabric.start_switch("s2")
     with pytest.raises(FabricError, match="switch s2 is already running"):
         fabric.start_switch("s2")
     fabric.wait_ready(WAIT_S)
+    assert fabric.call_in("s1", lambda: reader_behind(2)) == SWITCH_THERE
     install_paths(fabric)
     fabric.stop_switch("s2", kill=True)
     with pytest.raises(FabricError, match="switch s2 is not running"):

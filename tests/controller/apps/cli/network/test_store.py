@@ -71,13 +71,13 @@ def test_contents_of_a_switch_are_shown_with_a_controller(tmp_path: Path) -> Non
     entities = [name_entity(copy), name_entity(Recorded(Segment(7), 6, 8, 1, forward=False)), mark_entity(77)]
 
     async def fill() -> None:
-        session = GrpcSession(Target("s1", address, 1), load_schema(*fabric_program(FABRIC_AGGREGATION)))
+        session = GrpcSession(Target("s1", address, 4), load_schema(*fabric_program(FABRIC_AGGREGATION)))
         await session.connect()
         await session.install_pipeline()
         await session.write(tuple(Update(Verb.INSERT, key_of(entity), entity) for entity in entities))
         await session.close()
 
-    with P4RuntimeServer(P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock())), [address]):
+    with P4RuntimeServer(P4RuntimeCore(Switch(4, [PortSettings(1)], VirtualClock())), [address]):
         asyncio.run(fill())
         shown = run("names", address, "--name", "/a", "--format", "csv").decode().splitlines()
         assert shown == [

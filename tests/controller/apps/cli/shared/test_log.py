@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from controller.apps.cli.app import app
 from controller.apps.cli.shared import common
-from controller.apps.cli.shared.log import formatter_of
+from controller.apps.cli.shared.log import Repeats, formatter_of
 from controller.apps.cli.shared.log_options import OPTIONS, LogFormat, LogLevel, LogOptions
 
 runner = CliRunner()
@@ -99,3 +99,22 @@ def test_version_and_completion(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         assert "topology" in done.output, shell
         assert "telemetry" not in done.output, shell
+
+
+def test_repeated_warnings_are_left_out_and_counted() -> None:
+    repeats = Repeats()
+
+    def logged(time_s: float, text: str, level: int = logging.WARNING) -> str | None:
+        record = logging.LogRecord("millrace.controller", level, "", 0, "%s", (text,), None)
+        record.created = time_s
+        return record.getMessage() if repeats.filter(record) else None
+
+    lost = "collector unix:/c: cannot connect"
+    assert [logged(time_s, lost) for time_s in (10.0, 10.0004, 10.0009)] == [lost, None, None]
+    assert logged(10.001, "paths unix:/p: cannot connect") is not None
+    assert logged(10.001, lost, logging.ERROR) == lost
+    assert logged(11.1, lost) == f"{lost} (and 2 times before)"
+    assert logged(13.0, lost) == lost
+    assert [logged(14.0, "listening", logging.INFO) for _ in range(2)] == ["listening"] * 2
+    assert all(logged(15.0, f"flow {number}") for number in range(100))
+    assert len(repeats._last) == 64

@@ -114,7 +114,8 @@ def test_unprobed_type_waits_for_a_ready_centre_with_the_reason(play: Play) -> N
         async with site.running(site.centre("a")), site.scheduling():
             await site.submit("blind", operators=(), task_type="unknown", centre="elsewhere")
             tasks = await site.tasks_when(lambda tasks: bool(tasks["blind"].status.reasons))
-            assert tasks["blind"].status.reasons == ("none of 1 centres: 1 by stated",)
+            reason = "none of 1 centres: 1 by stated (its user stated centre elsewhere)"
+            assert tasks["blind"].status.reasons == (reason,)
 
     play(act)
 

@@ -28,7 +28,7 @@ from controller.apiserver.sessions.frames import (
 )
 from controller.apiserver.sessions.values import TerminalSize
 from controller.apps.demo.packet.parts import parts_of
-from controller.apps.up.lines import LineSplitter
+from controller.apps.up.supervision.lines import LineSplitter
 from controller.cluster.alto.requests import read as read_alto
 from controller.cluster.alto.values import EndpointCostRequest, NetworkFilter, PropertyRequest
 from controller.common.errors import AltoError, InvalidError
@@ -207,7 +207,7 @@ OTHERS = (
         write=lambda size: resize_frame(size).payload,
     ),
     Decoder(
-        "controller.apps.up.lines.LineSplitter.feed",
+        "controller.apps.up.supervision.lines.LineSplitter.feed",
         lambda data: LineSplitter().feed(data),
         (b"a\nb",),
         (),

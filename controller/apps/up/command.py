@@ -61,11 +61,11 @@ def run(options: UpOptions, say: Callable[[str], None]) -> None:
         held.enter_context(folder.locked())
         _first_settings(options, folder)
         # Imports the modules of all daemons' settings and of the scaling of demands.
-        from controller.apps.up.lines import terminal  # noqa: PLC0415
         from controller.apps.up.plan import make_plan  # noqa: PLC0415
         from controller.apps.up.ports import MetricsPorts, Reservations  # noqa: PLC0415
         from controller.apps.up.settings import UpSettings  # noqa: PLC0415
-        from controller.apps.up.supervisor import Supervisor  # noqa: PLC0415
+        from controller.apps.up.supervision.lines import terminal  # noqa: PLC0415
+        from controller.apps.up.supervision.supervisor import Supervisor  # noqa: PLC0415
         from dataplane.config import load  # noqa: PLC0415
 
         file = options.settings or folder.settings

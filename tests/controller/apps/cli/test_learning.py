@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from controller.apps.cli.shared import common
 from controller.apps.cli.app import app
 from controller.apps.cli.learning.options import progress_of
+from controller.apps.cli.shared import common
 from controller.learning.agent.agents import new_checkpoint
 from controller.learning.agent.records import save_checkpoint
 from controller.learning.agent.settings import AgentSettings, Form, NetworkSettings

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from controller.apps.up.changes import Changes, changes
 from controller.apps.up.plan import UpPlan, make_plan
 from controller.apps.up.settings import BalanceSection, CentreSection, NodeSection, RestartSettings, UpSettings
 from controller.apps.up.state import StateFolder
+from controller.apps.up.supervision.changes import Changes, changes
 from dataplane.config import Strict, load
 from dataplane.errors import MillraceError
 from dataplane.fabric.live.settings import Time

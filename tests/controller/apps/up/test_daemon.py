@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from controller.apps.up.daemon import Daemon, environment, wait_after
 from controller.apps.up.errors import UpError
-from controller.apps.up.incidents import Incidents
-from controller.apps.up.lines import DaemonLog
 from controller.apps.up.settings import LogSettings, RestartSettings
-from controller.apps.up.supervisor import stop_in_order
+from controller.apps.up.supervision.daemon import Daemon, environment, wait_after
+from controller.apps.up.supervision.incidents import Incidents
+from controller.apps.up.supervision.lines import DaemonLog
+from controller.apps.up.supervision.supervisor import stop_in_order
 from controller.apps.up.values import Incident, State
 from dataplane.local.deadline import local_timeout
 from tests.waiting import until as until_true
@@ -41,7 +41,7 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     def make(program: str) -> tuple[Daemon, asyncio.Event]:
         (tmp_path / "stand_in.py").write_text(program, encoding="utf-8")
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        monkeypatch.setattr("controller.apps.up.daemon._MODULE", "stand_in")
+        monkeypatch.setattr("controller.apps.up.supervision.daemon._MODULE", "stand_in")
         changed = asyncio.Event()
         return Daemon("thing", ["--settings", "x"], log, SETTINGS, on_change=changed.set, up_log=up_log), changed
 
@@ -227,7 +227,7 @@ def test_asked_daemon_stops_last_the_others_together(tmp_path: Path, monkeypatch
     """Both nodes wait for each other's SIGTERM: if stopped one by one, the first would be killed."""
     (tmp_path / "stand_in.py").write_text(STOPS_WITH_OTHERS, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr("controller.apps.up.daemon._MODULE", "stand_in")
+    monkeypatch.setattr("controller.apps.up.supervision.daemon._MODULE", "stand_in")
     asks = {"fabric": (), "api": (), "node-h1": ("fabric", "api"), "node-h2": ("fabric", "api")}
     others = {"node-h1": ["node-h2"], "node-h2": ["node-h1"]}
 

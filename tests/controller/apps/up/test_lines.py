@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from controller.apps.up.command import merged_lines
-from controller.apps.up.lines import MOST_LINE_BYTES, DaemonLog, LineSplitter, terminal
 from controller.apps.up.settings import LogSettings
+from controller.apps.up.supervision.lines import MOST_LINE_BYTES, DaemonLog, LineSplitter, terminal
 
 
 def test_lines_come_whole_and_move_no_cursor() -> None:

@@ -18,7 +18,7 @@ from controller.apps.up.errors import UpError
 from controller.apps.up.plan import UpPlan, make_plan
 from controller.apps.up.settings import UpSettings
 from controller.apps.up.state import StateFolder
-from controller.apps.up.supervisor import Supervisor
+from controller.apps.up.supervision.supervisor import Supervisor
 from controller.apps.up.values import DaemonState, State
 from dataplane.config import load
 from tests.waiting import finish_within, until
@@ -48,7 +48,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateFold
     (tmp_path / "stand_in.py").write_text(STAND_IN, encoding="utf-8")
     (tmp_path / "one.yaml").write_text(ONE, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr("controller.apps.up.daemon._MODULE", "stand_in")
+    monkeypatch.setattr("controller.apps.up.supervision.daemon._MODULE", "stand_in")
     # The programs answer no health check.
     monkeypatch.setattr("controller.apps.up.health.ANSWER_S", 0.01)
     # pytest's own folder may be too long for sockets in it.

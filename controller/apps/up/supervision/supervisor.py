@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from controller.apps.up.changes import Changes, changes
 from controller.apps.up.control import Answer, Question, prepare_run, serving
-from controller.apps.up.daemon import Daemon
 from controller.apps.up.errors import UpError
-from controller.apps.up.lines import DaemonLog, Say
 from controller.apps.up.plan import DaemonPlan, UpPlan, settings_file, write_generated
 from controller.apps.up.remains import remove_remains
+from controller.apps.up.supervision.changes import Changes, changes
+from controller.apps.up.supervision.daemon import Daemon
+from controller.apps.up.supervision.lines import DaemonLog, Say
 from controller.apps.up.values import DaemonState, Health, State, UpState, metrics_address
 from dataplane.config import Strict
 from dataplane.config.suggestions import did_you_mean

@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import Final
 
 from controller.apps.up.errors import UpError
-from controller.apps.up.incidents import Incidents
-from controller.apps.up.lines import DaemonLog, LineSplitter
 from controller.apps.up.settings import RestartSettings
+from controller.apps.up.supervision.incidents import Incidents
+from controller.apps.up.supervision.lines import DaemonLog, LineSplitter
 from controller.apps.up.values import Incident, State
 from dataplane.local.deadline import local_timeout
 from dataplane.local.endings import how_ended, why_ended

@@ -1,0 +1,1 @@
+"""Daemons of `millrace up`: started, watched, restarted, and changed by a reload."""

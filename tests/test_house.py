@@ -78,8 +78,8 @@ RACE_FREE = {
     "controller/probing/running/command.py:_write": "runs as the job, in its own folder",
     "controller/probing/running/trying.py:_run": "a temporary folder of this process's own",
     "controller/probing/running/warm.py:_take_place": _CGROUPS,
-    "controller/apps/up/command.py:_check_fits": "the command line of whoever runs this",
-    "controller/apps/up/command.py:detach": "the log in the state folder of whoever runs this",
+    "controller/apps/up/command.py:_is_topology": "the command line of whoever runs this",
+    "controller/apps/up/command.py:_started": "the log in the state folder of whoever runs this",
     "controller/apps/up/state.py:StateFolder.write_settings": "the command line of whoever runs this",
     "controller/apps/up/state.py:default_run": "the command line of whoever runs this",
 }

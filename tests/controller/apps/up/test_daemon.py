@@ -103,7 +103,7 @@ def test_restart_by_request_waits_for_the_next_process(tmp_path: Path, daemon: M
         assert (supervised.last_error, supervised.early_ends) == (None, 0)
 
         # A daemon that cannot start any more is given up, with its reason, and goes on being started.
-        (tmp_path / "stand_in.py").write_text("import sys; sys.exit('millrace thing: the port is taken')")
+        (tmp_path / "stand_in.py").write_text("import sys; sys.exit('millrace: the port is taken')")
         with pytest.raises(UpError, match="the thing does not get ready again: ended with status 1: the port is taken"):
             await supervised.restarted()
         (tmp_path / "stand_in.py").write_text("import time; print(': ready: here', flush=True); time.sleep(60)")

@@ -44,11 +44,6 @@ def _switch(workspace: Workspace, address: str) -> None:
     workspace.start(command, ready="ready: P4Runtime")
 
 
-def _switch_s1(workspace: Workspace) -> None:
-    """A switch with our program at s1.sock, without a controller."""
-    _switch(workspace, "unix:s1.sock")
-
-
 def _killed_fabric(workspace: Workspace) -> None:
     """Leftovers of a fabric whose process was killed."""
     workspace.start("millrace fabric up leaf-spine", ready="millrace fabric: ready")
@@ -97,7 +92,6 @@ SCENES: Final[dict[str, Callable[[Workspace], None]]] = {
     "Abilene is up": _abilene_up,
     "racks are up": _racks_up,
     "sockets of a user": _sockets_of_a_user,
-    "switch s1": _switch_s1,
     "killed fabric": _killed_fabric,
     "device eth0": _device_eth0,
     "virtual machine": _virtual_machine,

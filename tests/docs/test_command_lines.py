@@ -30,7 +30,6 @@ SAID_BEFORE = {
     "node with containers": "](nodes.md#in-millrace-up)",
     "Abilene is up": "`millrace up abilene`",
     "racks are up": "`millrace up`",
-    "sockets of a user": "`millrace up leaf-spine`",
     "api.example": "`millrace api serve`",
     "own program": "cd docs/examples/own_program",
     "p4c": "p4c",

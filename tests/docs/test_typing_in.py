@@ -1,4 +1,4 @@
-"""A reader of pages (tests/soak/pages/typing_in.py) complains about stack traces, silence, failures, and other output."""
+"""A reader of pages (tests/soak/pages/typing_in.py) complains of stack traces, silence, failures, other output."""
 
 from __future__ import annotations
 

@@ -40,7 +40,8 @@ def run_page(page: Path) -> subprocess.CompletedProcess[str]:
 
 def run_inside(module: str, *words: str, is_online: bool = False) -> subprocess.CompletedProcess[str]:
     """Run a module in namespaces of its own; return its output and status."""
-    own = ["--mount", "--pid", "--fork", "--mount-proc", "--uts", "--ipc", *([] if is_online else ["--net"])]
+    own = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts", "--ipc"]
+    own += [] if is_online else ["--net"]
     return subprocess.run(
         ["unshare", *own, sys.executable, "-m", module, *words],
         cwd=ROOT,

@@ -17,7 +17,7 @@ from typing import Final
 
 from dataplane.local.deadline import LocalDeadline
 from tests.docs.shell_blocks import ROOT
-from tests.docs.test_examples import Example, matches
+from tests.docs.test_examples import Example, matches, without_progress
 from tests.soak.pages.shell import Command, is_ready, shows
 
 SILENCE_S: Final = 15.0
@@ -260,7 +260,7 @@ def judge(done: Done, wanted: Sequence[str] = ()) -> None:
     elif done.problem:
         pass
     elif wanted:
-        if not shows(list(wanted), done.output):
+        if not shows(list(wanted), without_progress(done.output)):
             done.problem = "prints something else than the page shows"
     elif done.status != 0:
         done.problem = f"ends with {done.status}"

@@ -142,7 +142,8 @@ def run_console(example: Example, page: Path, monkeypatch: pytest.MonkeyPatch, j
 def run_by_shell(words: list[str], jobs: Jobs) -> bool:
     """Run `export NAME=VALUE` or `kill %N ...` and return True; False for other commands."""
     if words[0] == "export":
-        os.environ.update(word.split("=", 1) for word in words[1:])
+        for name, _, value in (word.partition("=") for word in words[1:]):
+            os.environ[name] = value
     elif words[0] == "kill":
         for word in words[1:]:
             job = jobs[int(word.removeprefix("%")) - 1]

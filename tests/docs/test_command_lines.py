@@ -31,7 +31,7 @@ SAID_BEFORE = {
     "Abilene is up": "`millrace up abilene`",
     "racks are up": "`millrace up`",
     "api.example": "`millrace api serve`",
-    "own program": "cd docs/examples/own_program",
+    "own program": "docs/examples/own_program",
     "p4c": "p4c",
 }
 """Words with which a page says how its reader gets what a scene sets up: before the first block that wants it."""

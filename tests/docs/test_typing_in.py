@@ -61,9 +61,9 @@ def test_terminal_goes_on_until_ctrl_c(user: User, monkeypatch: pytest.MonkeyPat
     terminals = Terminals(user, str(user.folder), user.environment)
     command = Command(1, "echo here; sleep 600", printed=["here"])
     done = terminals.run(command, "page:1", ends=False)
-    assert done.status is None
+    before = done.status
     terminals.close()
-    assert (done.status, done.problem) == (0, "")
+    assert (before, done.status, done.problem) == (None, 0, "")
 
 
 def test_python_shares_names_and_follows_the_shell(user: User) -> None:

@@ -71,14 +71,24 @@ class ProbeResultStatus(Strict, frozen=True):
 
     runs: Annotated[tuple[ProbeRun, ...], Meta(max_length=64)] = ()
     unit: Name | None = None
-    """Unit type used, if the centre chose."""
+    """Unit type used."""
+    units: Count | None = None
+    """Number of units held, which the centre picked if the probe stated none; each run says how many it used."""
     could_run: Names = ()
     score: float | None = None
     """Score of the run on the fewest units; comparable with others of the same probe on `score_units`."""
     score_units: Count | None = None
     points: Annotated[dict[Name, float], Meta(max_length=64)] = msgspec.field(default_factory=dict)
     policy: Line = ""
+    """Name of the policy that gave the scores."""
+    policy_digest: Annotated[str, Meta(max_length=64)] = ""
+    """Its version: scores are comparable if it is the same."""
     problems: Lines = ()
+
+    @property
+    def scored_by(self) -> str:
+        """Policy and version of the scores, `default@0123456789ab`; '' if there are none."""
+        return f"{self.policy}@{self.policy_digest}" if self.policy_digest else self.policy
 
 
 class ProbeResult(Resource, frozen=True):
@@ -102,6 +112,7 @@ PROBE_RESULT = Kind(
         "probe": lambda result: result.spec.probe,
         "centre": lambda result: result.spec.centre,
         "score": lambda result: result.status.score,
+        "policy": lambda result: result.status.scored_by,
     },
     rights=Rights(own={Role.CENTRE: Own("centre", frozenset({Verb.READ}))}),
 )

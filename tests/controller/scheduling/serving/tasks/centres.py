@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from controller.apiserver.client import ApiClient
-from controller.apiserver.registry.dispatches import Completion, CompletionRequest, NewResult
+from controller.apiserver.registry.dispatches import Completion, CompletionRequest, NewResult, Pick
 from controller.apiserver.resources import Centre, Metadata, ProbeTask, Task
 from controller.apiserver.resources.centre import CentreStatus, UnitType
 from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
@@ -68,6 +68,13 @@ class PlayedCentre:
         probe = None
         if task.spec.is_probe and not task.spec.asks:
             probe = await self.client.of(ProbeTask).get(task.spec.program.entry)
+        if task.spec.leaves_count:
+            # As an agent does, take all units of a type, and report the number.
+            unit = self.units[0]
+            await self.client.pick(
+                Pick(task=task.metadata.name, epoch=task.status.epoch, unit=unit.name, units=unit.count)
+            )
+            task = await self.client.of(Task).get(task.metadata.name)
         running = replace(task, status=replace(task.status, phase=TaskPhase.RUNNING))
         await self.client.of(Task).replace_status(running)
         completion = (self.runs or self.completion)(task, probe)
@@ -83,7 +90,8 @@ class PlayedCentre:
             )
         if probe is None:
             return Completion(task=name, epoch=epoch, phase=TaskPhase.SUCCEEDED, exit_code=0)
-        runs = tuple(self.measured(probe, units, task.spec.repetitions) for units in task.spec.units or (1,))
+        counts = task.spec.units or (task.status.units or 1,)
+        runs = tuple(self.measured(probe, units, task.spec.repetitions) for units in counts)
         result = NewResult(status=ProbeResultStatus(runs=runs))
         return Completion(task=name, epoch=epoch, phase=TaskPhase.SUCCEEDED, exit_code=0, result=result)
 

@@ -34,6 +34,7 @@ class PlayedCentre:
     hosts: tuple[str, ...] = ()
     runs: Runs | None = None
     given: list[Task] = field(default_factory=list)
+    picked: dict[str, int] = field(default_factory=dict)
     is_answering: bool = True
 
     async def report(self, *, ready: bool = True, **more: object) -> Centre:
@@ -69,17 +70,19 @@ class PlayedCentre:
         if task.spec.is_probe and not task.spec.asks:
             probe = await self.client.of(ProbeTask).get(task.spec.program.entry)
         if task.spec.leaves_count:
-            # As an agent does, take all units of a type, and report the number.
-            unit = self.units[0]
-            await self.client.pick(
-                Pick(task=task.metadata.name, epoch=task.status.epoch, unit=unit.name, units=unit.count)
-            )
-            task = await self.client.of(Task).get(task.metadata.name)
+            task = await self._pick(task)
         running = replace(task, status=replace(task.status, phase=TaskPhase.RUNNING))
         await self.client.of(Task).replace_status(running)
         completion = (self.runs or self.completion)(task, probe)
         if completion is not None:
             await self.client.complete(CompletionRequest(completions=(completion,)))
+
+    async def _pick(self, task: Task) -> Task:
+        """Take all free units of the first type, as an agent may, and report their number."""
+        name, unit = task.metadata.name, self.units[0]
+        self.picked[name] = (await self.client.of(Centre).get(self.name)).free_of(unit)
+        await self.client.pick(Pick(task=name, epoch=task.status.epoch, unit=unit.name, units=self.picked[name]))
+        return await self.client.of(Task).get(name)
 
     def completion(self, task: Task, probe: ProbeTask | None) -> Completion:
         """Return the completion of a successful task."""

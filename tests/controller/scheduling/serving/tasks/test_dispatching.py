@@ -33,7 +33,7 @@ from dataplane.clock import MonotonicClock
 from dataplane.config import loads
 from dataplane.daemon import Lifecycle
 from tests.controller.scheduling.serving.tasks.centres import PlayedCentre
-from tests.controller.scheduling.serving.tasks.conftest import WAIT_S, Play, Site, units
+from tests.controller.scheduling.serving.tasks.conftest import Play, Site, units
 from tests.waiting import until
 
 DGEMM = benchmark("fixed-dgemm", KernelLibrary(()))
@@ -273,11 +273,13 @@ def test_a_task_left_to_the_centre_goes_without_a_unit(play: Play) -> None:
             await site.submit("counted", program=program, centre="a", task_type="products", **stated)
             tasks = await site.tasks_when(lambda tasks: tasks["counted"].status.finished_ns is not None)
             status = tasks["counted"].status
-            assert (centre.given[-1].status.unit, centre.given[-1].status.units) == (None, 1)
-            assert (status.phase, status.unit, status.units) == (TaskPhase.SUCCEEDED, "cpu", 4)
+            (given,) = (task.status for task in centre.given if task.metadata.name == "counted")
+            assert (given.unit, given.units) == (None, 1)
+            number = centre.picked["counted"]
+            assert (status.phase, status.unit, status.units) == (TaskPhase.SUCCEEDED, "cpu", number)
             assert status.result is not None
             result = (await site.client.of(ProbeResult).get(status.result)).status
-            assert (result.units, [run.units for run in result.runs]) == (4, [4])
+            assert (result.units, [run.units for run in result.runs]) == (number, [number])
             decision = (await site.decisions_about("counted"))[-1].spec
             assert decision.reason == "a: the centre picks the unit type and number of units; demand"
 
@@ -295,13 +297,15 @@ def test_scoring_policy_is_replaced_in_a_running_scheduler(
 
     async def act(site: Site) -> None:
         async def scored_by(policy: Policy, points: float) -> None:
-            async def holds() -> bool:
-                results = (await site.client.of(ProbeResult).list()).items
-                return {(result.status.scored_by, result.status.score) for result in results} == {
-                    (policy.version, points)
-                }
+            seen: set[tuple[str, float | None]] = set()
 
-            await until(holds, limit_s=WAIT_S, poll_s=0.05)
+            async def holds() -> bool:
+                nonlocal seen
+                results = (await site.client.of(ProbeResult).list()).items
+                seen = {(result.status.scored_by, result.status.score) for result in results}
+                return seen == {(policy.version, points)}
+
+            await until(holds, lambda: seen, poll_s=0.05)
 
         async with site.running(site.centre("a")), site.scheduling(TaskSettings(scoring=of(1))) as reload:
             await site.submit("t", task_type="products")

@@ -389,9 +389,7 @@ class Agent:
                 await self._complete(task, item)
             case deciding.PickUnit(task, unit, units, could_run):
                 name, epoch = task.metadata.name, task.status.epoch
-                # An API server of an older version knows no number, and needs none for most tasks.
-                number = units if units != task.status.units else None
-                await self._client.pick(Pick(task=name, epoch=epoch, unit=unit, units=number, could_run=could_run))
+                await self._client.pick(Pick(task=name, epoch=epoch, unit=unit, units=units, could_run=could_run))
             case deciding.Begin(task, unit, probe):
                 await self._begin(task, unit, probe)
             case deciding.NoteRunning(task, job):

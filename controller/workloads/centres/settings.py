@@ -136,7 +136,7 @@ class TrialSettings(Settings, frozen=True):
     kernels: Annotated[tuple[Name, ...], Meta(max_length=4096)] | None = None
     """Kernels to try; null: all of the library."""
     limit_s: PositiveS = 120.0
-    """Time limit of all kernels together on one unit; those not done then are not supported."""
+    """Time limit of one job that tries kernels on one unit; another job tries those that it does not come to."""
     kernel_s: PositiveS = 30.0
     """Time limit of one kernel."""
 

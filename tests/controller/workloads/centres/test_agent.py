@@ -406,6 +406,42 @@ def test_a_kernel_that_is_added_to_the_store_is_tried(tmp_path: Path, monkeypatc
     play_centre(tmp_path, act)
 
 
+def test_kernels_that_a_trial_did_not_come_to_are_tried_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "_AGAIN_S", 0.1)
+    # The second of three kernels ends the job, as its time limit would, until it has done so twice.
+    (open_folder(tmp_path) / "users_kernel.py").write_text(f"""{KERNEL}
+import os, signal
+from pathlib import Path
+
+def ends(sizes, seed):
+    for name in ("once", "twice"):
+        if not (seen := Path({str(tmp_path / "open")!r}, name)).exists():
+            seen.touch()
+            os.kill(os.getppid(), signal.SIGKILL)
+            signal.pause()
+    return Good(lambda: None)
+
+def good(sizes, seed): return Good(lambda: None)
+{GOOD}""")
+
+    async def act(world: CentreWorld) -> None:
+        for name, entry in (("a", "good"), ("b", "ends"), ("c", "good")):
+            code = Implementation(DeviceKind.CPU, Library.PYTHON, f"users_kernel:{entry}")
+            kernel = ProbeKernel(name, 1, "hpc", name, None, (), (code,), 1e-9)
+            await world.client.of(ProbeKernelResource).create(kernel_files.resource_of(kernel))
+        environment = {"PYTHONPATH": str(tmp_path / "open")}
+        mine = TrialSettings(kernels=("a", "b", "c"))
+        async with world.agent(replace(world.settings, environment=environment, trial=mine)):
+            # The second job ends at its first kernel, which is given up; the third tries the rest.
+            reported = await world.centre(partial(runs_these, ("a", "c")))
+            failures = [note for note in reported.status.notes if "does not run" in note]
+            assert [note.split(": ")[1] for note in failures] == ["kernel b does not run"]
+
+    play_centre(tmp_path, act, trial=TRIAL)
+
+
 def test_probes_never_share_a_core_with_running_work(tmp_path: Path) -> None:
     """Overlaps on cores are counted from the reports of all jobs, probes or not."""
     (open_folder(tmp_path) / "spans.py").write_text(SPANS)

@@ -386,10 +386,10 @@ def test_no_more_units_than_the_threshold_up_to_which_they_help(play: Play) -> N
             made = centre.completion(task, probe)
             if made.result is None or probe is None:
                 return made
-                runs = tuple(
-                    replace(plain(centre, probe, min(count, 4), task.spec.repetitions), units=count)
-                    for count in task.spec.units
-                )
+            runs = tuple(
+                replace(plain(centre, probe, min(count, 4), task.spec.repetitions), units=count)
+                for count in task.spec.units
+            )
             return replace(made, result=replace(made.result, status=replace(made.result.status, runs=runs)))
 
         centre.runs = flat

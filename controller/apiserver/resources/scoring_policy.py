@@ -16,6 +16,7 @@ from msgspec import Meta, field
 
 from controller.apiserver.resources.base import Name, Resource
 from controller.apiserver.resources.kind import Kind, Rights, Strategy, Usage
+from controller.apiserver.resources.probe_result import MOST_POINTS
 from dataplane.config import Strict
 from dataplane.rpc.access import Right
 
@@ -88,7 +89,8 @@ class ScoringScales(Strict, frozen=True):
     run_time_s: Scale | None = None
     accuracy: Scale | None = None
     """By the relative error against the true value: 0 is exact."""
-    figures: Annotated[dict[Name, Scale], Meta(max_length=64)] = field(default_factory=dict)
+    # With the two above, as many as a result has points for: a 65th would make every score unwritable.
+    figures: Annotated[dict[Name, Scale], Meta(max_length=MOST_POINTS - 2)] = field(default_factory=dict)
     """Any other figures that runs measure, by name."""
 
     def __post_init__(self) -> None:

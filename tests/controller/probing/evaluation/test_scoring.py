@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,16 @@ def test_scores_name_the_version_of_their_policy() -> None:
     for change in (("points: 60", "points: 61"), ("weight: 0.75", "weight: 0.76"), ("1.0e-9", "1.0e-8")):
         assert loads(POLICY.replace(*change), Policy).digest != policy.digest
     assert policy_of(resource_of(policy)) == policy
+
+
+def test_policy_weighs_at_most_as_many_figures_as_results_keep() -> None:
+    def of(count: int) -> str:
+        scale = {"intervals": [{"points": 1}]}
+        return json.dumps({"run_time_s": scale, "figures": {f"f{number}": scale for number in range(count)}})
+
+    assert len(loads(of(62), Policy).scales) == 63
+    with pytest.raises(ConfigError, match="figures"):
+        loads(of(63), Policy)
 
 
 @pytest.mark.parametrize(

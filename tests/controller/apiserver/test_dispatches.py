@@ -23,6 +23,7 @@ from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.apiserver.resources.operator_devices import MOST_LETTERS, OperatorDevice, text_of
 from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
 from controller.apiserver.resources.task import (
+    TASK,
     OperatorCount,
     Program,
     ProgramKind,
@@ -137,6 +138,9 @@ def test_centre_picks_the_count_of_a_probe_and_reports_it() -> None:
     made = pick(before, Pick(task="open", epoch=1, unit="small", units=3))
     assert {share.task: share.units for share in made.centres["c1"].shares} == {"typed": 1, "stated": 1, "open": 3}
     assert task_of(made, "open").status.units == 3
+    # Picked units count for the quota of the probe's sender.
+    usages = [TASK.strategy.usage(task) for task in (task_of(before, "open"), task_of(made, "open"))]
+    assert [usage.units for usage in usages if usage is not None] == [1, 3]
     after = TaskState(before.tasks | made.tasks, before.centres | made.centres)
     for item, problem in (
         (Pick(task="open", epoch=1, unit="small", units=2), "Task open has 3 units: their number is picked once"),

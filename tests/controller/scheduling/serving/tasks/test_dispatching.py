@@ -183,7 +183,7 @@ def test_a_centre_that_lies_gets_no_task_by_its_figure(play: Play, lie: str) -> 
             if lie == "wrong":
                 names = completion.result.status.runs[0].kernel_accuracies
                 parts["kernel_accuracies"] = dict.fromkeys(names, 0.5)
-                runs = tuple(replace(run, **parts) for run in completion.result.status.runs)
+            runs = tuple(replace(run, **parts) for run in completion.result.status.runs)
             return replace(
                 completion, result=replace(completion.result, status=replace(completion.result.status, runs=runs))
             )

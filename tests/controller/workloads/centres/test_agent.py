@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from controller.apiserver.client import ApiClient, Place
 from controller.apiserver.registry.dispatches import Completion, CompletionRequest
 from controller.apiserver.resources import Centre, Metadata, ProbeTask, Task
 from controller.apiserver.resources import ProbeKernel as ProbeKernelResource
-from controller.apiserver.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
+from controller.apiserver.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec, UnitChoice
 from controller.common.errors import NotFoundError, StaleError
 from controller.probing import kernel_files
 from controller.probing.values import Implementation, Library, ProbeKernel
@@ -212,8 +213,16 @@ def test_the_four_ways_of_choosing_the_unit(tmp_path: Path) -> None:
             assert (result.status.unit, result.status.could_run) == ("core", ("core",))
             named = await world.run("named", probe(name, unit="core"))
             assert named.status.phase is TaskPhase.SUCCEEDED
+            # Without a number the centre picks that too: all units here, one or two.
+            counted = await world.run("counted", probe(name, choice=UnitChoice.CENTRE), None)
+            assert (counted.status.unit, counted.status.units) == ("core", len(cores))
+            status = (await world.result_of(counted)).status
+            assert (status.units, [run.units for run in status.runs]) == (len(cores), [len(cores)])
 
-    play_centre(tmp_path, act, trial=TRIAL)
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    text = ",".join(str(core) for core in cores)
+    local = local_settings(cores=text, control_groups=ControlGroups.NEVER, writable=(str(open_folder(tmp_path)),))
+    play_centre(tmp_path, act, trial=TRIAL, local=local)
 
 
 def test_probe_that_cannot_run_is_one_line(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ def test_slower_computing_is_no_slower_network() -> None:
     assert {hour.slowdown for hour in report.hours} == {1.0}
 
 
-def test_hour_that_differs_from_day_to_day_tells_less_of_the_next() -> None:
+def test_hour_that_varies_by_day_tells_less_of_the_next() -> None:
     def expected(days: int, noise: float) -> float:
         samples = day_of(lambda hour: 2.0 if hour % 24 == 12 else 0.5, flat(1.0), days=days, minutes=60, noise=noise)
         slowdown = good_hours(samples, (), START_S + days * DAY_S).hours[12].slowdown

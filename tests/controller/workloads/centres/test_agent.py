@@ -406,9 +406,7 @@ def test_a_kernel_that_is_added_to_the_store_is_tried(tmp_path: Path, monkeypatc
     play_centre(tmp_path, act)
 
 
-def test_kernels_that_a_trial_did_not_come_to_are_tried_by_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_left_by_a_trial_are_tried_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_AGAIN_S", 0.1)
     # The second of three kernels ends the job, as its time limit would, until it has done so twice.
     (open_folder(tmp_path) / "users_kernel.py").write_text(f"""{KERNEL}

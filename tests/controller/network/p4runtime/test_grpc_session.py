@@ -71,10 +71,6 @@ def test_written_entries_read_back_equal(address: str, diamond: Topology) -> Non
 
 
 def test_a_refused_update_is_named(address: str) -> None:
-    def logged() -> list[str]:
-        # With a server's loop in the same process, gRPC's poller may log errors of its own.
-        return [record.getMessage() for record in caplog.records if record.name.startswith("millrace")]
-
     async def run() -> None:
         client = session(address)
         await client.connect()

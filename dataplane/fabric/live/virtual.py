@@ -52,9 +52,11 @@ class InlineExecutor(Executor):
 LOGGER: Final = logging.getLogger("millrace.fabric")
 STATS_S: Final = 1.0
 SAY_S: Final = 10.0
-RECENT_S: Final = 10.0
-"""Time over which the share of late events is taken: a start or another program delays events for a moment only."""
 """Minimum interval between log lines about a fabric that is late."""
+RECENT_S: Final = 10.0
+"""Time over which the share of late events is taken: another program delays events for a moment only."""
+STARTING_S: Final = 15.0
+"""Time after its start in which the share is not taken: all daemons start at once."""
 
 
 class LiveVirtualFabric:
@@ -133,8 +135,11 @@ class LiveVirtualFabric:
     async def _report(self) -> None:
         """Write the counters, and log when the fabric was late or lost reports."""
         reported, said_at = replace(self._pacer.counters), self._loop.time()
+        began_at = said_at
         past = deque([reported], maxlen=1 + round(RECENT_S / STATS_S))
         while True:
+            if self._loop.time() - began_at < STARTING_S:
+                past.clear()
             note_recent(self._pacer.counters, past)
             self.counters.time_ns = time.monotonic_ns()
             write_stats(self._settings, self.counters)

@@ -116,8 +116,8 @@ class PodSpec(Strict, frozen=True):
     """Labels that the node must have."""
     peers: Annotated[tuple[PeerNeed, ...], Meta(max_length=256)] = ()
     priority: Priority = 0
-    idle_limit_s: Seconds | None = None
-    """A pod that is idle for this long is removed."""
+    idle_limit_s: Seconds | Literal["never"] | None = None
+    """A pod that is idle for this long is removed; null: after its node's limit."""
     restart: Restart = Restart.ALWAYS
     restart_limit: Count | None = None
     """Number of restarts of each container on a node after which its failure is the pod's; null: no limit."""

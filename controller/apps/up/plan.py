@@ -336,6 +336,7 @@ class _Maker:
             topology=self.topology_file,
             labels=section.labels,
             devices=section.devices,
+            mps=section.mps,
             network_namespace=str(self._namespaces / name) if in_kernel else None,
             report_s=section.report_s,
             restart=section.restart,
@@ -391,10 +392,9 @@ class _Maker:
     def drive(self, node: str, unit: str) -> DaemonPlan:
         """Return the control loop of a unit of a node; it reports to this API server as the holder of a pool."""
         section, key = self.settings.nodes[node].drives[unit], f"nodes.{node}.drives.{unit}"
-        levers, pool = section.levers, section.levers.pool
-        is_ours = pool is not None and pool.api is None and pool.token_file is None
-        if is_ours:
-            levers = replace(levers, pool=replace(pool, api=self.settings.address("api")))
+        levers, pool, holder = section.levers, section.levers.pool, None
+        if pool is not None and pool.api is None and pool.token_file is None:
+            levers, holder = replace(levers, pool=replace(pool, api=self.settings.address("api"))), pool.holder
         try:
             settings = RunSettings(
                 unit=unit,
@@ -415,10 +415,10 @@ class _Maker:
         # Released before the node's manager stops, and before the API that books a pool's units.
         asks = ("fabric", "collector", "paths", "api", f"node-{node}")
         plan = DaemonPlan(name, words, settings, {}, asks=asks)
-        if not is_ours or pool is None:
+        if holder is None:
             return plan
         token = self.state.path / "tokens" / name
-        return dataclasses.replace(plan, token=token, role=Role.HOLDER, subject=pool.holder)
+        return dataclasses.replace(plan, token=token, role=Role.HOLDER, subject=holder)
 
     def _bus(self, node: str, bus: BusSettings | None) -> BusSettings:
         """Return the meter of a unit's bus: the link to its host, unless one is stated."""

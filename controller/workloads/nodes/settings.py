@@ -107,6 +107,17 @@ class ImagesSection(Settings, frozen=True):
     """Total bytes of images above which unused ones are removed, the longest unused first."""
 
 
+class MpsSection(Strict, frozen=True):
+    """CUDA's multi-process service, which limits pods with shares of NVIDIA's devices while its daemon runs."""
+
+    pipes: str = "/tmp/nvidia-mps"  # noqa: S108 - the service's own default
+    """Folder of its pipes, CUDA_MPS_PIPE_DIRECTORY of the daemon."""
+    shared_memory: str = "/dev/shm"  # noqa: S108 - Linux's
+    """Folder that the daemon has at /dev/shm; those pods have it there, too."""
+    cdi: str = "/var/run/cdi"
+    """Folder of CDI files that the runtime reads."""
+
+
 class NodeSettings(Settings, frozen=True):
     """Settings of `millrace node serve`."""
 
@@ -128,6 +139,8 @@ class NodeSettings(Settings, frozen=True):
     """Labels of the Node resource, if this manager creates it."""
     devices: dict[DeviceNumber, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """Devices by number: paths in /dev, or CDI names, for a container that holds a share of the device."""
+    mps: MpsSection | None = None
+    """Enforcement of shares of NVIDIA's devices; null: they are only admitted."""
     network_namespace: str | None = None
     """Network namespace of pods: a path, a name of `ip netns`, or FABRIC:HOST of a kernel fabric; null: none."""
     interface: str | None = None

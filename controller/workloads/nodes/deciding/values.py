@@ -23,6 +23,9 @@ from dataplane.clock import NS_PER_S
 ATTEMPT_LABEL: Final = "millrace.attempt"
 """Label of a container: number of its earlier starts in the same binding."""
 
+SHARES_LABEL: Final = "millrace.shares"
+"""Label of a container: enforcement of its shares of devices."""
+
 MANAGER_LABEL: Final = "millrace.manager"
 """Label of a container: identity of the state folder whose manager created it; others leave it alone."""
 

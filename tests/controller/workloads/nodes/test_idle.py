@@ -55,7 +55,7 @@ def test_a_whole_devices_use_is_its_holders() -> None:
     assert device_share("a", (), {1: DeviceActivity(0.9)}, TERMS) == 0.0
 
 
-def test_a_shared_devices_use_is_the_pods_whose_processes_compute() -> None:
+def test_a_shared_devices_use_is_of_pods_whose_processes_compute() -> None:
     half = (DeviceShare(number=0, thousandths=500),)
     activities = {0: DeviceActivity(0.9, {"a": 0.9})}
     assert device_share("a", half, activities, TERMS) == 0.9

@@ -44,6 +44,7 @@ _RULES: Final = (
     ("(task|probe|api) .*", "centre|centres", "@centres"),
     ("probe (send|efficiency|results|hours)", "probe", "@probetasks"),
     ("probe kernels (show|run|delete)", "name", "@probekernels"),
+    ("probe policy (show|delete)", "name", "@scoringpolicies"),
     ("project set", "name", "@projects"),
     ("balance (status|set|report|history)", "pool", "@unitpools"),
     ("api token create|balance set", "node", "@nodes"),

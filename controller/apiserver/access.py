@@ -13,8 +13,8 @@
 | worker | nothing more: workers attend jobs, at the job service | nothing |
 
 All roles read probe kernels and probe tasks. A user with the right `exec` runs commands in their own pods; a user with
-the right `kernels` writes probe kernels. Users cannot change what others created; a decision belongs to the owner of
-its subject.
+the right `kernels` writes probe kernels, with the right `scoring` scoring policies. Users cannot change what others
+created; a decision belongs to the owner of its subject.
 """
 
 from __future__ import annotations

@@ -33,10 +33,12 @@ async def serve(
     *,
     on_ready: Callable[[str], None] | None = None,
     on_scheduler: Callable[[Scheduler], None] | None = None,
+    on_reload: Callable[[Reload[SchedulerSettings]], None] | None = None,
 ) -> None:
     """Schedule until `stop` is set; raise MillraceError for invalid settings.
 
-    The API server may still be down. `on_ready` gets one line, once the policies are constructed.
+    The API server may still be down. `on_ready` gets one line, once the policies are constructed, `on_reload` what
+    changed settings change.
     """
     profiles = PodProfile.by_name(settings.profiles)
     metrics = Metrics(time.time_ns)
@@ -61,8 +63,6 @@ async def serve(
         await stack.enter_async_context(scheduler.lessons.opened())
         if on_scheduler is not None:
             on_scheduler(scheduler)
-        if on_ready is not None:
-            on_ready(f"profiles {', '.join(profiles)}, API at {client.place.address}{where}")
         tasks = None
         if settings.tasks is not None:
             tasks = TaskScheduler(
@@ -77,29 +77,33 @@ async def serve(
                 learning=metrics.learning,
             )
             await stack.enter_async_context(tasks.lessons.opened())
+        if on_reload is not None:
+            on_reload(reload_of(scheduler, tasks))
+        if on_ready is not None:
+            on_ready(f"profiles {', '.join(profiles)}, API at {client.place.address}{where}")
         monitor = monitor_of(scheduler, tasks, LOGGER)
         metrics.registry.register(LoopCollector(lambda: load_families("scheduler", monitor.load)))
         works = [scheduler.run(), monitor.run(), *([] if tasks is None else [tasks.run()])]
         await run_until(until_first_ends(*works), stop)
 
 
-def reload_of(scheduler: Scheduler) -> Reload[SchedulerSettings]:
-    """Return what SIGHUP applies to a scheduler: its profiles."""
+def reload_of(scheduler: Scheduler, tasks: TaskScheduler | None = None) -> Reload[SchedulerSettings]:
+    """Return what SIGHUP applies to a scheduler: its profiles, and the scoring policy of its tasks."""
 
-    def take_profiles(settings: SchedulerSettings) -> str:
+    def take(settings: SchedulerSettings) -> str:
         scheduler.take_profiles(PodProfile.by_name(settings.profiles))
-        return f"using profiles {', '.join(scheduler.profiles)}"
+        line = f"using profiles {', '.join(scheduler.profiles)}"
+        if tasks is None or settings.tasks is None:
+            return line
+        return f"{line}; scoring policy {tasks.take_scoring(settings.tasks.scoring)}"
 
-    return Reload(take_profiles, "keeping the previous profiles", keys=RELOADED)
+    kept = "keeping the previous profiles" + ("" if tasks is None else " and scoring policy")
+    return Reload(take, kept, keys=RELOADED)
 
 
 async def _serve(settings: SchedulerSettings, lifecycle: Lifecycle[SchedulerSettings]) -> None:
     collect_seldom()
-
-    def on_scheduler(scheduler: Scheduler) -> None:
-        lifecycle.reload(reload_of(scheduler))
-
-    await serve(settings, lifecycle.stop, on_ready=lifecycle.ready, on_scheduler=on_scheduler)
+    await serve(settings, lifecycle.stop, on_ready=lifecycle.ready, on_reload=lifecycle.reload)
 
 
 DAEMON: Final = Daemon("scheduler", SchedulerSettings, _serve)

@@ -35,7 +35,7 @@ class QueueSettings(Settings, frozen=True):
     longest_wait_ns: Positive = 30_000_000_000
 
 
-RELOADED: Final = ("profiles",)
+RELOADED: Final = ("profiles", "tasks.scoring")
 """Keys that SIGHUP applies."""
 
 

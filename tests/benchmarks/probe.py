@@ -8,8 +8,8 @@ Overhead is the time that probes held units over the time that tasks did, proces
 ranked by predictions and by a fixed benchmark (one dgemm, STREAM); ranking.py defines ties. Tracing and building happen
 once per task, not per centre; their cost is shown separately.
 
-probing/forecasts.py measures forecasts of run times and links, and probing/thresholds.py the savings of efficiency
-thresholds.
+probing/forecasts.py measures forecasts of run times and links, probing/waiting.py what waiting for a better network
+costs and saves, and probing/thresholds.py the savings of efficiency thresholds.
 
     sudo .venv/bin/python -m tests.benchmarks.probe     # --quick: a fifth of the steps; --only real; --skip real
 """
@@ -28,6 +28,10 @@ PARTS: Final = {
         root="network namespaces and control groups",
     ),
     "forecasts": Part("probing.forecasts", ("forecast_ratio_runs", "forecast_ratio_links")),
+    "waiting": Part(
+        "probing.waiting",
+        ("waiting_over_hindsight", "starting_over_hindsight", "waiting_never_bad_s", "waiting_never_bad_gain"),
+    ),
     "thresholds": Part("probing.thresholds", ("unit_hours_saved",)),
 }
 

@@ -48,6 +48,7 @@ class File:
 
     name: str
     text: str
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,9 @@ def parts_of(page: Path) -> Iterator[File | ShellBlock]:
     text, count = page.read_text(encoding="utf-8"), 0
     for match in _BLOCK.finditer(text):
         if (match["mark"] or "").startswith("file: "):
-            yield File(match["mark"].removeprefix("file: "), match["text"])
+            yield File(
+                match["mark"].removeprefix("file: "), match["text"], text.count("\n", 0, match.start("text")) + 1
+            )
         elif match["language"] in LANGUAGES:
             count += 1
             mark = match["mark"] or IN_SHORT_PAGES.get((str(page.relative_to(ROOT)), count), "")

@@ -25,6 +25,18 @@ from tests.test_house import is_there
 PAGES = [page for page in shell_blocks.PAGES if page != ROOT / "CHANGELOG.md"]  # which is history
 
 
+SAID_BEFORE = {
+    "products have run": "](task-scheduler.md#an-example)",
+    "node with containers": "](nodes.md#in-millrace-up)",
+    "Abilene is up": "`millrace up abilene`",
+    "racks are up": "`millrace up`",
+    "api.example": "`millrace api serve`",
+    "own program": "docs/examples/own_program",
+    "p4c": "p4c",
+}
+"""Words with which a page says how its reader gets what a scene sets up: before the first block that wants it."""
+
+
 OF_OTHERS = {"run": "of p4lang's tutorials"}
 """Targets of makefiles that are not ours."""
 
@@ -130,3 +142,17 @@ def test_every_block_for_a_shell_says_who_runs_it(page: Path) -> None:
     assert [block.place for block in blocks if block.way not in {"run", "shell", "terminals", "not run"}] == []
     assert [block.place for block in blocks if block.way == "not run" and not block.reason] == []
     assert {name for block in blocks for name in block.scenes} <= SCENES.keys()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_says_first_what_its_commands_need(page: Path) -> None:
+    """A reader has no scenes, and no variables that only a page's Python has set."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    unsaid = {
+        f"{block.place}: {name}"
+        for block in shell_blocks_of(page)
+        for name in block.scenes
+        if SAID_BEFORE.get(name, "") not in "\n".join(lines[: block.line + 1])
+    }
+    assert unsaid == set()
+    assert not re.search(r"^os\.environ\[", "\n".join(lines), re.MULTILINE)

@@ -3,7 +3,8 @@
 A fenced block is run when the line before it is `<!-- run -->`:
 - python: the blocks of a page share one namespace and run in order; what they print is the ```text block that follows.
 - console: `$ command` lines with their output; a command that speaks on stderr is one that fails. `<!-- run, status 1
-  -->`: they end with that and say why on stdout.
+  -->`: they end with that and say why on stdout. As in a shell, `&` leaves a daemon running once it has said that it is
+  ready, `kill %1` ends it, and `export` holds for the page.
 `<!-- file: NAME -->` before a block writes it to NAME in the folder that the page's examples run in, a fresh one.
 Other marks are those of tests/docs/shell_blocks.py. Expected output may leave parts
 open with `...`, as doctest's ELLIPSIS.
@@ -56,6 +57,9 @@ _BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _MARK = re.compile(r"^<!-- (?!shell|terminals|not run).*-->$", re.MULTILINE)
+_PROGRESS = re.compile(
+    r"^(?:millrace: .+: \d+ s|.+: no answer yet after [\d.]+ s on a busy machine .+)\n", re.MULTILINE
+)
 _LINK = re.compile(r"\]\((?!https?://)(?P<target>[^)#]+)(?:#[^)]*)?\)")
 
 
@@ -103,21 +107,64 @@ def run_python(example: Example, page: Path, namespace: dict[str, Any]) -> None:
     assert matches(example.output, printed.getvalue()), f"{page.name}:{example.line} prints:\n{printed.getvalue()}"
 
 
-def run_console(example: Example, page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def without_progress(output: str) -> str:
+    """Return an output without the lines that say, on a busy machine, that a command still works or waits."""
+    return _PROGRESS.sub("", output)
+
+
+Jobs = list["subprocess.Popen[str]"]
+"""Daemons that a page has started with `&`, in order: `%1` is the first."""
+
+
+def run_console(example: Example, page: Path, monkeypatch: pytest.MonkeyPatch, jobs: Jobs) -> None:
     for part in re.split(r"^\$ ", example.text, flags=re.MULTILINE)[1:]:
         command, _, want = part.partition("\n")
         words = shlex.split(command)
+        if run_by_shell(words, jobs):
+            continue
         assert words[0] == "millrace", f"{page.name}:{example.line}: only millrace is run, not {words[0]}"
+        if words[-1] == "&":
+            got = start_job(words[1:-1], jobs)
+            assert matches(want, got), f"{page.name}:{example.line}: {command!r} says:\n{got}"
+            continue
         monkeypatch.setattr(sys, "argv", words)
         stdout, complained = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(complained):
             status = exit_status_of(main)
-        got = stdout.getvalue() + complained.getvalue()
+        complaint = without_progress(complained.getvalue())
+        got = stdout.getvalue() + complaint
         assert matches(want, got), f"{page.name}:{example.line}: {command!r} says:\n{got}"
         if example.status is None:
-            assert bool(status) == bool(complained.getvalue()), f"{command!r} ended with {status}"
+            assert bool(status) == bool(complaint), f"{command!r} ended with {status}"
         else:
             assert status == example.status, f"{command!r} ended with {status}"
+
+
+def run_by_shell(words: list[str], jobs: Jobs) -> bool:
+    """Run `export NAME=VALUE` or `kill %N ...` and return True; False for other commands."""
+    if words[0] == "export":
+        for name, _, value in (word.partition("=") for word in words[1:]):
+            os.environ[name] = value
+    elif words[0] == "kill":
+        for word in words[1:]:
+            job = jobs[int(word.removeprefix("%")) - 1]
+            job.terminate()
+            job.communicate()
+    return words[0] in {"export", "kill"}
+
+
+def start_job(arguments: list[str], jobs: Jobs) -> str:
+    """Start a daemon; return what it says up to its ready line."""
+    command = [sys.executable, "-m", "controller.apps.cli", *arguments]
+    job = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    jobs.append(job)
+    assert job.stderr is not None
+    said = ""
+    for line in job.stderr:
+        said += line
+        if "ready" in line:
+            break
+    return said
 
 
 def exit_status_of(call: Callable[[], None]) -> int | str | None:
@@ -129,15 +176,15 @@ def exit_status_of(call: Callable[[], None]) -> int | str | None:
 
 
 @contextlib.contextmanager
-def nothing_left_behind(namespace: dict[str, Any]) -> Iterator[None]:
-    """End the processes that examples hold in their namespace; fail for those, and for threads, if all else is well."""
+def nothing_left_behind(namespace: dict[str, Any], jobs: Jobs) -> Iterator[None]:
+    """End jobs and the processes in examples' namespace; fail for those, and for threads, if all else is well."""
     before = set(threading.enumerate())
     running: list[subprocess.Popen[str]] = []
     try:
         yield
     finally:
         processes = [value for value in namespace.values() if isinstance(value, subprocess.Popen)]
-        running += [process for process in processes if process.poll() is None]
+        running += [process for process in (*processes, *jobs) if process.poll() is None]
         for process in running:
             process.kill()
             process.communicate()
@@ -160,14 +207,15 @@ def test_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("COLUMNS", "140")
     namespace: dict[str, Any] = {"__name__": f"docs.{page.stem}"}
     # A page's environment must not leak into the next page's.
-    with patch.dict(os.environ), nothing_left_behind(namespace):
+    jobs: Jobs = []
+    with patch.dict(os.environ), nothing_left_behind(namespace, jobs):
         for example in examples_of(page.read_text(encoding="utf-8")):
             if example.file is not None:
                 Path(example.file).write_text(example.text, encoding="utf-8")
             elif example.language == "python":
                 run_python(example, page, namespace)
             elif example.language == "console":
-                run_console(example, page, monkeypatch)
+                run_console(example, page, monkeypatch, jobs)
             else:
                 pytest.fail(f"{page.name}:{example.line}: a block of {example.language or 'no language'} cannot be run")
 
@@ -217,3 +265,11 @@ def test_wrong_output_is_told() -> None:
 
 def test_a_block_without_mark_is_not_run() -> None:
     assert list(examples_of("```python\n1 / 0\n```\n")) == []
+
+
+def test_progress_on_a_busy_machine_is_no_output() -> None:
+    said = (
+        "millrace: reading leaf-spine: 7 s\nthe API: no answer yet after 10 s on a busy machine (9 threads)\n6 links\n"
+    )
+    assert without_progress(said) == "6 links\n"
+    assert without_progress("millrace: a.yaml:3: 7 s is too long\n") != ""

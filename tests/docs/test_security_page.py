@@ -53,6 +53,7 @@ ROWS = {
 }
 NOT_FOR_OTHERS = {
     "controller/network/telemetry_probing/sender.py": "sends, and is never read",
+    "controller/apps/cli/doctor/machine.py": "whether a port is free",
     "controller/apps/up/ports.py": "whether a port is free; marks it by a name at which nobody listens",
     "controller/apps/up/state.py": "whether a port is free",
     "dataplane/allreduce/membership.py": "whether an address is this machine's",

@@ -62,6 +62,8 @@ class Pick(Strict, frozen=True):
     task: Name
     epoch: Count
     unit: Name
+    units: Annotated[int, Meta(ge=1, le=1 << 53)] | None = None
+    """Number of units, for a probe that leaves it to its centre; null: as dispatched."""
     could_run: Names = ()
 
 
@@ -160,8 +162,10 @@ def pick(state: TaskState, item: Pick) -> TaskState:
     share = next((held for held in centre.shares if held.task == item.task), None)
     if share is None:
         raise StaleError(f"Task {item.task} holds nothing of Centre {centre.metadata.name}")
-    moved = with_units(centre, replace(share, unit=item.unit))
-    status = replace(task.status, unit=item.unit, could_run=item.could_run)
+    units = share.units if item.units is None else item.units
+    _check_picked(task, item, units)
+    moved = with_units(centre, replace(share, unit=item.unit, units=units))
+    status = replace(task.status, unit=item.unit, units=units, could_run=item.could_run)
     return TaskState({item.task: replace(task, status=status)}, {centre.metadata.name: _next_version(moved)})
 
 
@@ -248,7 +252,17 @@ def result_of(task: Task, new: NewResult) -> ProbeResult:
     )
     # Only the evaluation sets score and points.
     runs = tuple(replace(run, score=None, points={}, notes=()) for run in new.status.runs)
-    status = replace(new.status, runs=runs, score=None, score_units=None, points={}, policy="", unit=task.status.unit)
+    status = replace(
+        new.status,
+        runs=runs,
+        score=None,
+        score_units=None,
+        points={},
+        policy="",
+        policy_digest="",
+        unit=task.status.unit,
+        units=task.status.units,
+    )
     # The uid distinguishes later tasks of the same name.
     ending = f".{task.metadata.uid[:8]}.{task.status.epoch}"
     label = name[: MAX_NAME - len(ending)].rstrip(".-")
@@ -315,12 +329,26 @@ def _check_task(task: Task, item: Dispatch) -> None:
     if status.phase in TASK_ENDED:
         raise StaleError(f"Task {name} has {status.phase.value}")
     for what, wanted, given in (("centre", spec.centre, item.centre), ("unit", spec.unit, item.unit)):
-        if wanted is not None and wanted != given:
+        is_open = what == "unit" and given is None and spec.leaves_count  # it is named again by the pick of a number
+        if wanted is not None and wanted != given and not is_open:
             raise StaleError(f"Task {name} is for {what} {wanted}, not {given}")
     if spec.asks and (item.units or item.unit is not None):
         raise InvalidError(f"Task {name} is only a query: it gets no units")
     if not spec.asks and not item.units:
         raise InvalidError(f"Task {name} must request at least one unit")
+
+
+def _check_picked(task: Task, item: Pick, units: int) -> None:
+    """Raise StaleError for another unit type than stated, and for a number that is not the centre's to pick."""
+    name, spec, status = task.metadata.name, task.spec, task.status
+    if spec.unit not in {None, item.unit}:
+        raise StaleError(f"Task {name} is for unit {spec.unit}, not {item.unit}")
+    if units == status.units:
+        return
+    if not spec.leaves_count:
+        raise StaleError(f"Task {name} was dispatched on {status.units} units: its centre picks no other number")
+    if status.unit is not None:
+        raise StaleError(f"Task {name} has {status.units} units: their number is picked once")
 
 
 def _check_centre(centre: Centre, now_ns: int) -> None:

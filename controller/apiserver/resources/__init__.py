@@ -15,6 +15,7 @@ from controller.apiserver.resources.probe_kernel import PROBE_KERNEL, ProbeKerne
 from controller.apiserver.resources.probe_result import PROBE_RESULT, ProbeResult
 from controller.apiserver.resources.probe_task import PROBE_TASK, ProbeTask
 from controller.apiserver.resources.project import PROJECT, Project
+from controller.apiserver.resources.scoring_policy import SCORING_POLICY, ScoringPolicy
 from controller.apiserver.resources.task import TASK, Task
 from controller.apiserver.resources.unit_pool import UNIT_POOL, UnitPool
 
@@ -28,6 +29,7 @@ KINDS: Final = KindTable(
         PROBE_KERNEL,
         PROBE_TASK,
         PROBE_RESULT,
+        SCORING_POLICY,
         UNIT_POOL,
         DECISION,
         PROJECT,
@@ -48,6 +50,7 @@ __all__ = [
     "ProbeTask",
     "Project",
     "Resource",
+    "ScoringPolicy",
     "Task",
     "UnitPool",
 ]

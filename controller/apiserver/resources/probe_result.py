@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -11,6 +11,9 @@ from controller.apiserver.resources.base import Count, Line, Lines, Name, Names,
 from controller.apiserver.resources.kind import Kind, Own, Rights, Verb
 from dataplane.config import Strict
 from dataplane.rpc.access import Role
+
+MOST_POINTS: Final = 64
+"""Figures with points in a result."""
 
 
 class ProbeResultSpec(Strict, frozen=True):
@@ -61,7 +64,7 @@ class ProbeRun(Strict, frozen=True):
     figures: Annotated[dict[Name, float], Meta(max_length=64)] = msgspec.field(default_factory=dict)
     score: float | None = None
     """By the status's policy; None if not scored yet, or if a required figure is missing."""
-    points: Annotated[dict[Name, float], Meta(max_length=64)] = msgspec.field(default_factory=dict)
+    points: Annotated[dict[Name, float], Meta(max_length=MOST_POINTS)] = msgspec.field(default_factory=dict)
     notes: Lines = ()
     """Parts that the score leaves out, and why."""
 
@@ -71,14 +74,24 @@ class ProbeResultStatus(Strict, frozen=True):
 
     runs: Annotated[tuple[ProbeRun, ...], Meta(max_length=64)] = ()
     unit: Name | None = None
-    """Unit type used, if the centre chose."""
+    """Unit type used."""
+    units: Count | None = None
+    """Number of units held, which the centre picked if the probe stated none; each run says how many it used."""
     could_run: Names = ()
     score: float | None = None
     """Score of the run on the fewest units; comparable with others of the same probe on `score_units`."""
     score_units: Count | None = None
-    points: Annotated[dict[Name, float], Meta(max_length=64)] = msgspec.field(default_factory=dict)
+    points: Annotated[dict[Name, float], Meta(max_length=MOST_POINTS)] = msgspec.field(default_factory=dict)
     policy: Line = ""
+    """Name of the policy that gave the scores."""
+    policy_digest: Annotated[str, Meta(max_length=64)] = ""
+    """Its version: scores are comparable if it is the same."""
     problems: Lines = ()
+
+    @property
+    def scored_by(self) -> str:
+        """Policy and version of the scores, `default@0123456789ab`; '' if there are none."""
+        return f"{self.policy}@{self.policy_digest}" if self.policy_digest else self.policy
 
 
 class ProbeResult(Resource, frozen=True):
@@ -102,6 +115,7 @@ PROBE_RESULT = Kind(
         "probe": lambda result: result.spec.probe,
         "centre": lambda result: result.spec.centre,
         "score": lambda result: result.status.score,
+        "policy": lambda result: result.status.scored_by,
     },
     rights=Rights(own={Role.CENTRE: Own("centre", frozenset({Verb.READ}))}),
 )

@@ -99,7 +99,8 @@ class UnitChoice(StrEnum):
     """Party that chooses the unit type for a task or a probe.
 
     configuration: the scheduler, from the units that centres report as supported. asked: the scheduler, from the
-    centre's answer. user: the submitter, in `unit`. centre: the centre, which reports its choice.
+    centre's answer. user: the submitter, in `unit`. centre: the centre, which reports its choice; of a probe that
+    states `unit` but no `units` it chooses the number alone.
     """
 
     CONFIGURATION = "configuration"
@@ -120,7 +121,10 @@ class TaskSpec(Strict, frozen=True):
     centre: Name | None = None
     unit: Name | None = None
     units: Annotated[tuple[Count, ...], Meta(max_length=64)] = ()
-    """Number of units to run on; for a probe, one run for each number."""
+    """Number of units to run on; for a probe, one run for each number.
+
+    A probe with choice `centre` and no number leaves that to the centre too.
+    """
     repetitions: Annotated[int, Meta(ge=1, le=10_000)] = 1
     profile: Name = "measured"
     """Scheduler profile that decides about it."""
@@ -132,6 +136,11 @@ class TaskSpec(Strict, frozen=True):
     not_before_ns: TimeNs | None = None
     deadline_ns: TimeNs | None = None
     limit_s: Seconds | None = None
+
+    @property
+    def leaves_count(self) -> bool:
+        """True for a probe whose centre picks the number of units: it states none and leaves the choice to it."""
+        return self.is_probe and not self.asks and self.choice is UnitChoice.CENTRE and not self.units
 
 
 class TaskPhase(StrEnum):
@@ -255,7 +264,8 @@ class TaskStrategy(Strategy[Task]):
         if phase in TASK_ENDED:
             return Usage()
         waits = phase in {TaskPhase.PENDING, TaskPhase.PROBING}
-        return Usage(tasks=1, pending=int(waits), units=max(resource.spec.units, default=1))
+        picked = resource.status.units if resource.spec.leaves_count else None
+        return Usage(tasks=1, pending=int(waits), units=max(resource.spec.units, default=picked or 1))
 
     def priority(self, resource: Task) -> int:
         """Return the priority of the spec."""

@@ -77,7 +77,7 @@ class LearnedTasks(LearningPolicy):
 def _example(made_for: MadeFor) -> Observation:
     view = CentresView(0, (Offer("any", "unit", 1),), {"any": CentreState("any")}, (Slots(1),))
     none, never = np.zeros(0), np.zeros(0, np.bool_)
-    timed = TimedOptions(view, Options.of((), {}), none, none, never, never)
+    timed = TimedOptions(view, Options.of((), {}), none, none, never, none, none)
     rows = np.zeros(0, np.int64)
     return observe(
         PendingTask("any", "any"), timed, rows, Centres.of(view), has_network=made_for.network, has_load=made_for.load

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import msgspec
 
 from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
+from controller.apiserver.resources.scoring_policy import ACCURACY, RUN_TIME
 from controller.probing.evaluation.averages import Averaged, averaged
-from controller.probing.evaluation.policy import ACCURACY, RUN_TIME, Policy
+from controller.probing.evaluation.policy import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ def scored(policy: Policy, status: ProbeResultStatus) -> ProbeResultStatus:
         score_units=first and first.units,
         points=first.points if first is not None else {},
         policy=policy.name,
+        policy_digest=policy.digest,
     )
 
 

@@ -11,8 +11,9 @@ unknown.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from typing import Final
@@ -110,6 +111,9 @@ SLOWER: Final = LEAST_FACTOR
 NOW_S: Final = 2 * HOUR_S
 """Age beyond which runs say nothing about the present; the hour of the day still does."""
 _MOST: Final = 2048
+_DAY_S: Final = HOURS * HOUR_S
+_UNREPEATED: Final = 1.0
+"""Doubt about hours that were seen on one day only: half of what they show is expected on the next."""
 _GOOD_QUANTILE: Final = 0.25
 _ERRORS: Final = 3.0
 _ERROR_OF_MEDIAN: Final = 1.2533 * 1.4826
@@ -122,6 +126,8 @@ class _Level:
 
     good: float | None
     scatter: float
+    doubt: float = math.inf
+    """Variance of an hour from day to day over that between hours, of logarithms: what a day's evidence is worth."""
 
     def is_slow(self, values: Sequence[float]) -> bool:
         """Return whether an hour's figures are above the good level by more than chance."""
@@ -130,18 +136,17 @@ class _Level:
         middle = median(values)
         return middle > SLOWER * self.good and middle - self.good > _ERRORS * self.scatter / math.sqrt(len(values))
 
-    def slowdown(self, values: Sequence[float]) -> float:
-        """Return the factor of figures over the good level, or 1 if they are not above it by more than chance."""
-        return median(values) / self.good if self.good and self.is_slow(values) else 1.0
+    def slowdown(self, values: Sequence[float], days: float = math.inf) -> float:
+        """Return the factor of an hour's figures over the good level that is to be expected on another day.
 
-
-@dataclass(frozen=True, slots=True)
-class _Verdict:
-    """State of some measurements, its reason, and the factor by which transfers take longer than in good hours."""
-
-    state: HourState
-    reason: str
-    slowdown: float | None
+        The fewer days it was seen on, and the more its days differ, the closer it is to 1. Below the factor from which
+        an hour is slow it is 1.
+        """
+        if not self.good or not values:
+            return 1.0
+        weight = 1.0 if days == math.inf else days / (days + self.doubt)
+        factor = (median(values) / self.good) ** weight
+        return factor if factor >= SLOWER else 1.0
 
 
 def good_hours(
@@ -161,9 +166,9 @@ def good_hours(
     )
     changes = _changes(recent, seen)
     since_s = max(now_s - NOW_S, changes[-1].time_s if changes else -math.inf)
-    verdict = _now(judge, recent, seen, since_s) or _as_on_other_days(hours[_hour_of(now_s)])
+    state, reason, slowdown = _now(judge, recent, seen, since_s) or _as_on_other_days(hours[_hour_of(now_s)])
     expected = forecast([Sample(sample.time_s, sample.run_time_s) for sample in recent], now_s)
-    return GoodHours(hours, changes, verdict.state, verdict.reason, verdict.slowdown, expected)
+    return GoodHours(hours, changes, state, reason, slowdown, expected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,62 +184,70 @@ class _Judge:
 
     @classmethod
     def of(cls, samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> _Judge:
-        by_hour = [_of_hour(samples, number) for number in range(HOURS)]
-        ways = [[sample for sample in path if _hour_of(sample.time_s) == number] for number in range(HOURS)]
         return cls(
-            _level([sample.run_time_s for sample in of_hour] for of_hour in by_hour),
-            _level(_network(of_hour) for of_hour in by_hour),
-            _level(_compute(of_hour) for of_hour in by_hour),
-            _level(_bit_s(way) for way in ways),
-            _level([sample.delay_ns for sample in way] for way in ways),
+            _level((sample.time_s, sample.run_time_s) for sample in samples),
+            _level((sample.time_s, sample.network_s) for sample in samples if sample.network_s is not None),
+            _level((sample.time_s, sample.compute_s) for sample in samples if sample.compute_s is not None),
+            _level(zip((sample.time_s for sample in path), _bit_s(path), strict=True)),
+            _level((sample.time_s, sample.delay_ns) for sample in path),
         )
 
     def hour(self, number: int, samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> Hour:
         """Return the verdict on an hour of the day."""
-        verdict = self.verdict(samples, path)
+        state, reason = self.state(samples, path)
+        times_s = [*(sample.time_s for sample in samples), *(sample.time_s for sample in path)]
+        days = len({int(time_s // _DAY_S) for time_s in times_s})
         return Hour(
             number,
-            verdict.state,
-            verdict.reason,
+            state,
+            reason,
             samples=len(samples),
             run_time_s=_median([sample.run_time_s for sample in samples]),
             network_s=_median(_network(samples)),
             compute_s=_median(_compute(samples)),
             available_bps=_median([sample.available_bps for sample in path]),
             delay_ns=_median([sample.delay_ns for sample in path]),
-            slowdown=verdict.slowdown,
+            slowdown=self.slowdown(samples, path, days),
         )
 
-    def verdict(self, samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> _Verdict:
-        """Return the state by some runs and telemetry of the same time, the reason, and transfers' slowdown."""
-        path_slowdown = max(
-            self.taken_bps.slowdown(_bit_s(path)), self.delay_ns.slowdown([sample.delay_ns for sample in path])
+    def slowdown(self, samples: Sequence[ProbeSample], path: Sequence[PathSample], days: float) -> float | None:
+        """Return the factor by which transfers are expected to take longer than in good hours; None if unknown.
+
+        By network kernels, else by telemetry, else by run times whose parts nobody measured. `days` on which it was
+        measured count as evidence of the same hour on another day; infinite for the present.
+        """
+        if network := _network(samples):
+            return self.network_s.slowdown(network, days)
+        if path:
+            delays = [sample.delay_ns for sample in path]
+            return max(self.taken_bps.slowdown(_bit_s(path), days), self.delay_ns.slowdown(delays, days))
+        if not samples or _compute(samples):
+            return None
+        return self.run_time_s.slowdown([sample.run_time_s for sample in samples], days)
+
+    def state(self, samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> tuple[HourState, str]:
+        """Return the state by some runs and telemetry of the same time, and the reason."""
+        way_is_slow = self.taken_bps.is_slow(_bit_s(path)) or self.delay_ns.is_slow(
+            [sample.delay_ns for sample in path]
         )
-        path_is_slow = path_slowdown > 1
         if not samples:
             if not path:
-                return _Verdict(HourState.UNKNOWN, "not probed, no telemetry", None)
+                return HourState.UNKNOWN, "not probed, no telemetry"
             slow = (
                 "less bandwidth is free on the path, or delays are longer"
-                if path_is_slow
+                if way_is_slow
                 else "the path is as in good hours"
             )
-            state = HourState.SLOW_NETWORK if path_is_slow else HourState.GOOD
-            return _Verdict(state, f"by telemetry alone: {slow}", path_slowdown)
+            return (HourState.SLOW_NETWORK if way_is_slow else HourState.GOOD), f"by telemetry alone: {slow}"
         network, compute = _network(samples), _compute(samples)
         if self.network_s.is_slow(network) or self.compute_s.is_slow(compute):
-            state, reason = self._told_apart(network, compute)
-            return _Verdict(state, reason, self.network_s.slowdown(network))
-        run_times = [sample.run_time_s for sample in samples]
+            return self._told_apart(network, compute)
         slow = f"runs take {self._ratio(samples):.2f} times what they take in good hours"
-        if not self.run_time_s.is_slow(run_times):
-            return _Verdict(HourState.GOOD, slow, 1.0)
-        if path_is_slow and not network:
-            reason = f"{slow}, and less bandwidth is free on the path, or delays are longer"
-            return _Verdict(HourState.SLOW_NETWORK, reason, path_slowdown)
-        # Measured network kernels are as fast as in good hours; without them the network may be the cause.
-        slowdown = 1.0 if network else self.run_time_s.slowdown(run_times)
-        return _Verdict(HourState.SLOW, f"{slow}: cause unknown", slowdown)
+        if not self.run_time_s.is_slow([sample.run_time_s for sample in samples]):
+            return HourState.GOOD, slow
+        if way_is_slow and not network:
+            return HourState.SLOW_NETWORK, f"{slow}, and less bandwidth is free on the path, or delays are longer"
+        return HourState.SLOW, f"{slow}: cause unknown"
 
     def _told_apart(self, network: Sequence[float], compute: Sequence[float]) -> tuple[HourState, str]:
         """Return which kernels add more to the time."""
@@ -259,28 +272,51 @@ def _more(values: Sequence[float], level: _Level) -> tuple[float, float]:
     return median(values) - level.good, median(values) / level.good
 
 
-def _level(by_hour: Iterable[Sequence[float]]) -> _Level:
-    measured = [values for values in by_hour if values]
-    if not measured:
+def _level(figures: Iterable[tuple[float, float]]) -> _Level:
+    """Return the level of figures in good hours; they are pairs of a time and a figure."""
+    by_hour: defaultdict[int, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for time_s, value in figures:
+        by_hour[_hour_of(time_s)][int(time_s // _DAY_S)].append(value)
+    if not by_hour:
         return _Level(None, 0.0)
-    medians = sorted(median(values) for values in measured)
-    deviations = [abs(value - median(values)) for values in measured for value in values if len(values) > 1]
+    hours = [[value for values in days.values() for value in values] for days in by_hour.values()]
+    medians = sorted(median(values) for values in hours)
+    deviations = [abs(value - median(values)) for values in hours for value in values if len(values) > 1]
     scatter = _ERROR_OF_MEDIAN * median(deviations) if deviations else 0.0
-    return _Level(float(np.quantile(medians, _GOOD_QUANTILE, method="lower")), scatter)
+    good = float(np.quantile(medians, _GOOD_QUANTILE, method="lower"))
+    return _Level(good, scatter, _doubt([[median(values) for values in days.values()] for days in by_hour.values()]))
 
 
-def _now(judge: _Judge, samples: Sequence[ProbeSample], path: Sequence[PathSample], since_s: float) -> _Verdict | None:
-    """Return the verdict by the last measurements; None if nothing is fresh."""
+def _doubt(hours: Sequence[Sequence[float]]) -> float:
+    """Return the variance of logarithms from day to day over that between hours; each hour has a figure a day."""
+    logs = [np.log(np.maximum(values, 1e-300)) for values in hours]
+    repeated = [values for values in logs if len(values) > 1]
+    if not repeated:
+        return _UNREPEATED
+    of_days = float(np.mean([values.var(ddof=1) for values in repeated]))
+    if len(logs) == 1:
+        return math.inf
+    # Hours' means differ by chance, too.
+    of_hours = float(np.var([values.mean() for values in logs], ddof=1))
+    of_hours -= float(np.mean([of_days / len(values) for values in logs]))
+    return of_days / of_hours if of_hours > 0 else math.inf
+
+
+def _now(
+    judge: _Judge, samples: Sequence[ProbeSample], path: Sequence[PathSample], since_s: float
+) -> tuple[HourState, str, float | None] | None:
+    """Return the state by the last measurements, the reason, and the slowdown; None if nothing is fresh."""
     fresh = [sample for sample in samples if sample.time_s >= since_s][-LEAST_SIDE:]
     way = [sample for sample in path if sample.time_s >= since_s][-LEAST_SIDE:]
     if not fresh and not way:
         return None
-    verdict = judge.verdict(fresh, way)
-    return replace(verdict, reason=f"by the last {len(fresh) or len(way)} measurements: {verdict.reason}")
+    state, reason = judge.state(fresh, way)
+    slowdown = judge.slowdown(fresh, way, math.inf)
+    return state, f"by the last {len(fresh) or len(way)} measurements: {reason}", slowdown
 
 
-def _as_on_other_days(hour: Hour) -> _Verdict:
-    return _Verdict(hour.state, f"as at this hour of other days: {hour.reason}", hour.slowdown)
+def _as_on_other_days(hour: Hour) -> tuple[HourState, str, float | None]:
+    return hour.state, f"as at this hour of other days: {hour.reason}", hour.slowdown
 
 
 def _changes(samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> tuple[Change, ...]:

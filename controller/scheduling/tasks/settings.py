@@ -27,7 +27,7 @@ class TaskSettings(Strict, frozen=True):
     """Ways to decide; a task names its own. Tasks of other profiles are left to other schedulers."""
     probing: ProbingSettings = field(default_factory=ProbingSettings)
     scoring: Policy = DEFAULT
-    """Policy that turns probe figures into points."""
+    """Policy that turns probe figures into points; a ScoringPolicy of its name in the API server replaces it."""
     trust: TrustSettings = field(default_factory=TrustSettings)
     """Conditions under which a centre's figures are trusted less."""
     prices: PriceSettings = field(default_factory=PriceSettings)

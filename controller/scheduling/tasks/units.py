@@ -1,9 +1,9 @@
-"""Choice of the unit type for a probe: from the configuration, by asking, by the user, or by the centre; pure."""
+"""Choice of the units for a probe: from the configuration, by asking, by the user, or by the centre; pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from controller.apiserver.resources.task import UnitChoice
@@ -36,7 +36,8 @@ class Chosen:
 class WaitingProbe:
     """A probe at a centre: its kernels, the unit type that its user states, and the most units that it runs on.
 
-    `answered` are the unit types that the centre has reported suitable, None before it has answered.
+    `units` is 0 if the centre picks the number. `answered` are the unit types that the centre has reported suitable,
+    None before it has answered.
     """
 
     centre: str
@@ -51,6 +52,8 @@ def choose_unit(probe: WaitingProbe, places: Sequence[Place]) -> Chosen:
     """Return the unit type of its centre for a probe; `places` are those of that centre."""
     if not places:
         return Chosen(Step.WAIT, f"centre {probe.centre} has reported no units")
+    if not probe.units:
+        return _count_left_to_centre(probe, places)
     if probe.unit is not None or probe.choice is UnitChoice.USER:
         return _stated(probe, places)
     if probe.choice is UnitChoice.CENTRE:
@@ -92,6 +95,15 @@ def _left_to_centre(probe: WaitingProbe, places: Sequence[Place]) -> Chosen:
     most = max(places, key=lambda place: (place.free, place.offer.count))
     chosen = _on(probe, most, "the centre picks")
     return Chosen(chosen.step, chosen.reason, None, chosen.units)
+
+
+def _count_left_to_centre(probe: WaitingProbe, places: Sequence[Place]) -> Chosen:
+    """Hold one unit, which the centre's pick replaces."""
+    what = "unit type and number of units" if probe.unit is None else f"number of units of {probe.unit}"
+    one = replace(probe, units=1)
+    chosen = _left_to_centre(one, places) if probe.unit is None else _stated(one, places)
+    reason = f"the centre picks the {what}" if chosen.step is Step.DISPATCH else chosen.reason
+    return Chosen(chosen.step, reason, None, chosen.units)
 
 
 def _on(probe: WaitingProbe, place: Place, how: str) -> Chosen:

@@ -338,6 +338,7 @@ class Agent:
             Terms(self.settings.most_waiting, self.settings.wait_s),
             frozenset(self._ended),
             trials,
+            self.settings.probe_counts,
         )
         return decide(view)
 
@@ -386,9 +387,9 @@ class Agent:
                     reasons=reasons,
                 )
                 await self._complete(task, item)
-            case deciding.PickUnit(task, unit, could_run):
+            case deciding.PickUnit(task, unit, units, could_run):
                 name, epoch = task.metadata.name, task.status.epoch
-                await self._client.pick(Pick(task=name, epoch=epoch, unit=unit, could_run=could_run))
+                await self._client.pick(Pick(task=name, epoch=epoch, unit=unit, units=units, could_run=could_run))
             case deciding.Begin(task, unit, probe):
                 await self._begin(task, unit, probe)
             case deciding.NoteRunning(task, job):

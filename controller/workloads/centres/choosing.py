@@ -1,4 +1,4 @@
-"""Unit types that can run a set of kernels, and the centre's choice among them; pure."""
+"""Unit types that can run a set of kernels, and the centre's choice of type and number among them; pure."""
 
 from __future__ import annotations
 
@@ -43,3 +43,17 @@ def pick(types: Sequence[UnitType], able: Sequence[str], taken: Mapping[str, int
         return None
     best = min(fitting, key=lambda unit: (-free[unit.name], unit.unit.cpu_milli, unit.unit.memory_bytes, unit.name))
     return best.name
+
+
+def pick_with_count(
+    types: Sequence[UnitType], able: Sequence[str], taken: Mapping[str, int], counts: Sequence[int], promised: int = 0
+) -> tuple[str, int] | None:
+    """Return the type that `pick` chooses, and the largest of `counts` that is free, or else 1; None if none is free.
+
+    `promised` units stay free for tasks whose type is still to be picked.
+    """
+    name = pick(types, able, taken, 1)
+    if name is None:
+        return None
+    free = next(unit.for_tasks for unit in types if unit.name == name) - taken.get(name, 0) - promised
+    return name, max((count for count in counts if count <= free), default=1)

@@ -14,7 +14,7 @@ from controller.apiserver.resources import Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.task import TaskPhase
 from controller.probing.values import ProbeTask
-from controller.workloads.centres.choosing import can_run, missing_kernels, pick
+from controller.workloads.centres.choosing import can_run, missing_kernels, pick, pick_with_count
 from controller.workloads.centres.engines.base import JOB_ENDED, JobMark, JobPhase, JobState
 from controller.workloads.centres.programs import mark_of
 from dataplane.clock import NS_PER_S
@@ -51,7 +51,8 @@ class View:
     """Observed state: tasks that hold units here, jobs by mark, unit types as reported, probes by name.
 
     A probe that is None does not exist. `now_ns` is the server's time. `ended` are tasks (uid, epoch) whose completion
-    is acknowledged; `trials` are jobs of our own, which belong to no task.
+    is acknowledged; `trials` are jobs of our own, which belong to no task. `probe_counts` are the numbers of units for
+    probes that leave it to the centre.
     """
 
     centre: str
@@ -63,6 +64,7 @@ class View:
     terms: Terms
     ended: frozenset[tuple[str, int]] = frozenset()
     trials: frozenset[str] = frozenset()
+    probe_counts: Sequence[int] = (1,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class PickUnit:
-    """Pick the unit type for a task that leaves the choice to the centre."""
+    """Pick the unit type, and for some probes the number, for a task that leaves the choice to the centre."""
 
     task: Task
     unit: str
+    units: int
     could_run: tuple[str, ...]
 
 
@@ -141,18 +144,27 @@ Step = Answer | PickUnit | Begin | NoteRunning | Complete | GiveBack | Cancel | 
 
 @dataclass(slots=True)
 class _Counts:
-    """Units by type that tasks hold here, and how many tasks wait."""
+    """Units by type that tasks hold here, those held without a type yet, and how many tasks wait."""
 
     taken: dict[str, int] = field(default_factory=dict)
+    promised: int = 0
     waiting: int = 0
+
+    def pick(self, unit: str, units: int, promised: int) -> None:
+        """Book units of a type for a task that held `promised` without one."""
+        self.taken[unit] = self.taken.get(unit, 0) + units
+        self.promised -= promised
 
 
 def decide(view: View) -> tuple[Step, ...]:
     """Return the steps due now, at most one for each task and for each job without one."""
     counts = _Counts()
     for task in view.tasks:
+        units = task.status.units or 0
         if task.status.unit is not None:
-            counts.taken[task.status.unit] = counts.taken.get(task.status.unit, 0) + (task.status.units or 0)
+            counts.taken[task.status.unit] = counts.taken.get(task.status.unit, 0) + units
+        elif (task.metadata.uid, task.status.epoch) not in view.ended:
+            counts.promised += units
     steps: list[Step] = []
     wanted: set[JobMark] = set()
     for task in sorted(view.tasks, key=lambda task: (task.status.dispatched_ns or 0, task.metadata.name)):
@@ -202,28 +214,45 @@ def _begin(view: View, task: Task, counts: _Counts) -> Step | None:
     able = can_run(view.types, probe, units)
     if task.spec.asks:
         return Answer(task, able, _why_none(view, probe, able))
-    if task.status.unit is None:
-        chosen = pick(view.types, able, counts.taken, units)
-        if chosen is not None:
-            counts.taken[chosen] = counts.taken.get(chosen, 0) + units
-            return PickUnit(task, chosen, able)
-        if able:
-            return _wait(view, task, None, counts)
-        reasons = _why_none(view, probe, able)
-        return GiveBack(task, TaskPhase.FAILED, reasons[0], Cause.CANNOT_RUN)
-    unit = next((unit_type for unit_type in view.types if unit_type.name == task.status.unit), None)
+    name = task.status.unit or task.spec.unit
+    if name is None:
+        return _pick(view, task, able, able, counts) if able else _refuse(task, _why_none(view, probe, able)[0])
+    unit = next((unit_type for unit_type in view.types if unit_type.name == name), None)
     if unit is None or unit.count < units:
         has = 0 if unit is None else unit.count
-        reason = f"it needs {units} units of type {task.status.unit}, this centre has {has}"
+        reason = f"it needs {units} units of type {name}, this centre has {has}"
         return GiveBack(task, TaskPhase.PENDING, reason, Cause.NO_UNITS)
     if probe is not None and unit.name not in able:
         lacks = sorted(set(probe.kernels) - set(unit.operators)) or ["the devices that its kernels need"]
-        reason = f"units of type {unit.name} cannot run {', '.join(lacks)}"
-        return GiveBack(task, TaskPhase.FAILED, reason, Cause.CANNOT_RUN)
+        return _refuse(task, f"units of type {unit.name} cannot run {', '.join(lacks)}")
+    if task.status.unit is None:
+        return _pick(view, task, (name,), able, counts)
     return Begin(task, unit, probe)
 
 
-def _wait(view: View, task: Task, job: JobState | None, counts: _Counts) -> Step | None:
+def _refuse(task: Task, reason: str) -> GiveBack:
+    return GiveBack(task, TaskPhase.FAILED, reason, Cause.CANNOT_RUN)
+
+
+def _pick(
+    view: View, task: Task, fitting: tuple[str, ...], able: tuple[str, ...], counts: _Counts
+) -> PickUnit | GiveBack | Cancel | None:
+    """Pick among unit types, and the number of units if the task leaves it open; let it wait if too few are free."""
+    units = task.status.units or 0
+    picked: tuple[str, int] | None
+    if task.spec.leaves_count:
+        others = counts.promised - units
+        picked = pick_with_count(view.types, fitting, counts.taken, view.probe_counts, promised=others)
+    else:
+        name = pick(view.types, fitting, counts.taken, units)
+        picked = None if name is None else (name, units)
+    if picked is None:
+        return _wait(view, task, None, counts)
+    counts.pick(*picked, promised=units)
+    return PickUnit(task, *picked, able)
+
+
+def _wait(view: View, task: Task, job: JobState | None, counts: _Counts) -> GiveBack | Cancel | None:
     """Let a task wait for units, within the bounds of the queue."""
     counts.waiting += 1
     waited_s = (view.now_ns - (task.status.dispatched_ns or view.now_ns)) / NS_PER_S

@@ -136,7 +136,7 @@ class TrialSettings(Settings, frozen=True):
     kernels: Annotated[tuple[Name, ...], Meta(max_length=4096)] | None = None
     """Kernels to try; null: all of the library."""
     limit_s: PositiveS = 120.0
-    """Time limit of all kernels together on one unit; those not done then are not supported."""
+    """Time limit of one job that tries kernels on one unit; another job tries those that it does not come to."""
     kernel_s: PositiveS = 30.0
     """Time limit of one kernel."""
 
@@ -232,6 +232,11 @@ class CentreSettings(Settings, frozen=True):
     """Time limit of a task that sets none."""
     probe_limit_s: PositiveS = 300.0
     """Time limit of a probe."""
+    probe_counts: Annotated[tuple[Annotated[int, Meta(ge=1, le=1 << 20)], ...], Meta(min_length=1, max_length=64)] = (
+        *(1, 2, 4, 8),
+        16,
+    )
+    """Unit counts for a probe that leaves the number to the centre: the largest that is free, or else one unit."""
     grace_s: Annotated[float, Meta(ge=0, le=3600)] = 5.0
     """Time between asking a job to end and killing it."""
     output_limit_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 1 << 20

@@ -34,6 +34,8 @@ class Right(StrEnum):
     """Run commands in containers, and so see and change everything in them."""
     KERNELS = "kernels"
     """Write probe kernels, whose code compute centres run."""
+    SCORING = "scoring"
+    """Write the policies by which probe results are scored, which decides prices."""
     CHANGE = "change"
     """Change the data of network services, besides reading it."""
     OPERATE = "operate"

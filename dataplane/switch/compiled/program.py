@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import json
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -34,6 +35,8 @@ from dataplane.program.model import Program
 from dataplane.switch.compiled.loop import bursts, loop
 from dataplane.switch.compiler import emit_program
 from dataplane.switch.compiler.lowering.routine import LogText
+
+LOGGER = logging.getLogger("millrace.switch")
 
 _PACKAGES = ("dataplane.nic", "dataplane.program", "dataplane.switch")
 """Packages whose source determines the code, besides the program."""
@@ -108,6 +111,7 @@ def _one_at_a_time(key: str, cache_dir: _CacheDir) -> Iterator[None]:
 
 
 def _make_module(program: Program, purpose: Purpose, threads: int) -> Module:
+    LOGGER.info("compiling %s, for some seconds; later starts find the code in the cache", program.name)
     module = Module(f"{purpose.value} of {program.name}")
     layout = emit_program(program, module, threads=threads, internal=True)
     for function in purpose.kernels:

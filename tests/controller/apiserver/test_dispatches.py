@@ -22,7 +22,16 @@ from controller.apiserver.resources.centre import CentreSpec, CentreStatus, Unit
 from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.apiserver.resources.operator_devices import MOST_LETTERS, OperatorDevice, text_of
 from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
-from controller.apiserver.resources.task import OperatorCount, Program, ProgramKind, TaskPhase, TaskSpec, reported
+from controller.apiserver.resources.task import (
+    TASK,
+    OperatorCount,
+    Program,
+    ProgramKind,
+    TaskPhase,
+    TaskSpec,
+    UnitChoice,
+    reported,
+)
 from controller.common.errors import ApiError, InvalidError, NotFoundError, StaleError
 from dataplane.topology.values import DeviceKind
 
@@ -116,6 +125,37 @@ def test_pick_takes_only_free_units_and_only_once() -> None:
     ):
         with pytest.raises(StaleError, match=problem):
             pick(before, item)
+
+
+def test_centre_picks_the_count_of_a_probe_and_reports_it() -> None:
+    """The dispatch holds one unit, the pick as many as the centre chooses, and the result has their number."""
+    left = {"is_probe": True, "choice": UnitChoice.CENTRE}
+    before = sent(
+        state(task("open", **left), task("typed", unit="large", **left), task("stated", units=(1,), **left)),
+        *(Dispatch(task=name, centre="c1") for name in ("open", "typed", "stated")),
+    )
+    assert [share.units for share in before.centres["c1"].shares] == [1, 1, 1]
+    made = pick(before, Pick(task="open", epoch=1, unit="small", units=3))
+    assert {share.task: share.units for share in made.centres["c1"].shares} == {"typed": 1, "stated": 1, "open": 3}
+    assert task_of(made, "open").status.units == 3
+    # Picked units count for the quota of the probe's sender.
+    usages = [TASK.strategy.usage(task) for task in (task_of(before, "open"), task_of(made, "open"))]
+    assert [usage.units for usage in usages if usage is not None] == [1, 3]
+    after = TaskState(before.tasks | made.tasks, before.centres | made.centres)
+    for item, problem in (
+        (Pick(task="open", epoch=1, unit="small", units=2), "Task open has 3 units: their number is picked once"),
+        (Pick(task="typed", epoch=1, unit="small", units=1), "Task typed is for unit large, not small"),
+        (Pick(task="typed", epoch=1, unit="large", units=3), "typed wants 3 units of type large, 2 are free"),
+        (Pick(task="stated", epoch=1, unit="small", units=2), "dispatched on 1 units: its centre picks no other"),
+    ):
+        with pytest.raises(StaleError, match=problem):
+            pick(after, item)
+    run = ProbeRun(units=3, run_times_s=(1.5,))
+    measured = NewResult(status=ProbeResultStatus(runs=(run,), units=99))
+    done = completed(after, Completion(task="open", epoch=1, phase=TaskPhase.SUCCEEDED, result=measured))
+    (result,) = done.results.values()
+    assert (result.status.unit, result.status.units) == ("small", 3)
+    assert [share.task for share in done.centres["c1"].shares] == ["typed", "stated"]
 
 
 @pytest.mark.parametrize(

@@ -33,28 +33,13 @@ while True:
 """
 
 
-def _two_centres(workspace: Workspace) -> None:
-    """`millrace up` with two compute centres, a core each, whose units cost 3 a second; both have reported."""
-    centre = "{hosts: [HOST], units: [{name: cpu, cores: 1}], local: {cores: CORE}}"
-    _up(
-        workspace,
-        f"""
-        topology: leaf-spine
-        scheduler: {{tasks: {{profiles: [{{name: measured}}], prices: {{steps: [{{score: 0, per_unit_s: 3}}]}}}}}}
-        centres:
-          c1: {centre.replace("HOST", "h1").replace("CORE", "'0'")}
-          c2: {centre.replace("HOST", "h2").replace("CORE", "'1'")}
-        """,
-    )
-    workspace.until("millrace get centres --format json | grep -c '\"ready\": true'", "2")
-
-
 def _products_have_run(workspace: Workspace) -> None:
-    """The task of docs/cluster/task-scheduler.md has run in one of two centres."""
-    _two_centres(workspace)
-    page = ROOT / "docs/cluster/task-scheduler.md"
-    task = next(part for part in parts_of(page) if isinstance(part, File) and part.name == "products.yaml")
-    workspace.write(task.name, task.text)
+    """The example of docs/cluster/task-scheduler.md has run: two centres are up, its task has succeeded."""
+    for part in parts_of(ROOT / "docs/cluster/task-scheduler.md"):
+        if isinstance(part, File):
+            workspace.write(part.name, part.text)
+    workspace.call("millrace up --settings centres.yaml --detach")
+    workspace.stack.callback(workspace.call, "millrace down")
     workspace.call("millrace task submit products.yaml --wait")
 
 
@@ -108,16 +93,11 @@ def _store_in_a_fabric(workspace: Workspace) -> None:
     workspace.start("millrace fabric exec h1 python reader.py", "has read")
 
 
-def _collector_of_the_page(workspace: Workspace) -> None:
-    """A collector by the page's collector.yaml."""
-    workspace.start("millrace collector serve --settings collector.yaml", "collector: ready")
-
-
-def _switch(workspace: Workspace) -> None:
-    """A switch without a program, and the environment of p4runtime-shell."""
+def _p4runtime_shell(workspace: Workspace) -> None:
+    """The environment of p4runtime-shell."""
+    del workspace
     if not (ROOT / ".venv-shell/.ready").exists():
         raise LackingError("p4runtime-shell: make .venv-shell/.ready")
-    workspace.start("millrace switch --no-p4 --device-id 1 --grpc-server-addr 127.0.0.1:9559", "ready")
 
 
 def _up(workspace: Workspace, settings: str) -> None:
@@ -130,10 +110,8 @@ def _up(workspace: Workspace, settings: str) -> None:
 
 
 SCENES: Final[dict[str, Callable[[Workspace], None]]] = {
-    "two centres": _two_centres,
     "products have run": _products_have_run,
     "node with containers": _node_with_containers,
     "store in a fabric": _store_in_a_fabric,
-    "collector of the page": _collector_of_the_page,
-    "switch for p4runtime-shell": _switch,
+    "p4runtime-shell": _p4runtime_shell,
 }

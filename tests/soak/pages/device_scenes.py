@@ -24,18 +24,7 @@ def _eth0(workspace: Workspace) -> None:
     workspace.start("ip netns exec peer ping -i 0.2 192.0.2.1", "bytes from")
 
 
-def _two_addresses(workspace: Workspace) -> None:
-    """This machine has a producer's address, 10.0.3.2, and a writer's, 10.0.0.2, which its calls come from."""
-    workspace.call(
-        "ip link add hosts type veth peer name peer && ip link set hosts up && ip link set peer up "
-        "&& ip address add 10.0.3.2/32 dev hosts && ip address add 10.0.0.2/32 dev hosts "
-        "&& ip route replace local 10.0.3.2 dev hosts table local src 10.0.0.2"
-    )
-    (workspace.folder / "weights.bin").write_bytes(bytes(1_000_000))
-
-
 SCENES: Final[dict[str, Callable[[Workspace], None]]] = {
     "cables": _cables,
     "eth0": _eth0,
-    "two addresses": _two_addresses,
 }

@@ -17,13 +17,14 @@ import pytest
 from collectors.collector import Collector
 from collectors.feed.server import FeedServer
 from dataplane.running import stop_on_signals
-from tests.docs.test_examples import examples_of, run_console, run_python
+from tests.docs.test_examples import Jobs, examples_of, run_console, run_python
 
 
 def main(words: Sequence[str]) -> None:
     """Run those above a line, one after another, as the tests of pages do."""
     page, before = Path(words[0]), int(words[1])
     namespace: dict[str, Any] = {"__name__": f"docs.{page.stem}"}
+    jobs: Jobs = []
     for example in examples_of(page.read_text(encoding="utf-8")):
         if example.line >= before:
             break
@@ -33,9 +34,9 @@ def main(words: Sequence[str]) -> None:
             run_python(example, page, namespace)
         else:
             with pytest.MonkeyPatch.context() as patch:
-                run_console(example, page, patch)
+                run_console(example, page, patch, jobs)
     asyncio.run(_stay(namespace["collector"] if "feed" in words else None))
-    for value in namespace.values():
+    for value in (*namespace.values(), *jobs):
         if isinstance(value, subprocess.Popen) and value.poll() is None:
             value.kill()
             value.wait()

@@ -30,23 +30,12 @@ def _racks_up(workspace: Workspace) -> None:
     workspace.call("until millrace telemetry links --format csv | grep -q '^s2,s1,.*stamps'; do sleep 1; done")
 
 
-def _sockets_of_a_user(workspace: Workspace) -> None:
-    """Everything on a leaf-spine, with jobs, in the user's own folder; and a switch at P4Runtime's address."""
+def _folder_of_a_user(workspace: Workspace) -> None:
+    """The user's own folder for sockets, which a login makes."""
+    del workspace
     user = Path(f"/run/user/{os.getuid()}")
     user.mkdir(parents=True)
     user.chmod(0o700)
-    _all_on(workspace, "leaf-spine", f'controller: {{jobs: {{listen: "unix:{user}/millrace/jobs.sock"}}}}\n')
-    _switch(workspace, "127.0.0.1:9559")
-
-
-def _switch(workspace: Workspace, address: str) -> None:
-    command = f"millrace switch --device-id 1 --grpc-server-addr {address} p4/build/fabric.json"
-    workspace.start(command, ready="ready: P4Runtime")
-
-
-def _switch_s1(workspace: Workspace) -> None:
-    """A switch with our program at s1.sock, without a controller."""
-    _switch(workspace, "unix:s1.sock")
 
 
 def _killed_fabric(workspace: Workspace) -> None:
@@ -88,8 +77,7 @@ def _tutorials(workspace: Workspace) -> None:
 SCENES: Final[dict[str, Callable[[Workspace], None]]] = {
     "Abilene is up": _abilene_up,
     "racks are up": _racks_up,
-    "sockets of a user": _sockets_of_a_user,
-    "switch s1": _switch_s1,
+    "folder of a user": _folder_of_a_user,
     "killed fabric": _killed_fabric,
     "device eth0": _device_eth0,
     "virtual machine": _virtual_machine,

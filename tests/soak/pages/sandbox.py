@@ -24,7 +24,7 @@ from tests.soak.pages.workspace import LackingError, Workspace
 WAYS: Final = {"shell", "terminals"}
 LACKING: Final = 77
 """Status of a page with omitted blocks, because the machine lacks prerequisites."""
-_ROOM: Final = Path("/run/pages")
+ROOM: Final = Path("/run/pages")
 
 
 def has_blocks(page: Path) -> bool:
@@ -35,9 +35,15 @@ def has_blocks(page: Path) -> bool:
 def run_page(page: Path) -> subprocess.CompletedProcess[str]:
     """Run a page in its own namespaces; its output is its transcript, its status 0 or `LACKING` if it is right."""
     is_online = any("online" in block.scenes for block in shell_blocks_of(page))
-    own = ["--mount", "--pid", "--fork", "--mount-proc", "--uts", "--ipc", *([] if is_online else ["--net"])]
+    return run_inside("tests.soak.pages.sandbox", "--inside", str(page), is_online=is_online)
+
+
+def run_inside(module: str, *words: str, is_online: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run a module in namespaces of its own; return its output and status."""
+    own = ["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts", "--ipc"]
+    own += [] if is_online else ["--net"]
     return subprocess.run(
-        ["unshare", *own, sys.executable, "-m", "tests.soak.pages.sandbox", "--inside", str(page)],
+        ["unshare", *own, sys.executable, "-m", module, *words],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -50,14 +56,14 @@ def _call(*words: str) -> None:
     subprocess.run(words, check=True)
 
 
-def _close_off() -> dict[str, str]:
+def close_off() -> dict[str, str]:
     """Lay memory over what a page may write to; return its environment."""
     _call("mount", "--make-rprivate", "/")
     _call("mount", "-t", "tmpfs", "pages", "/run")
     for name in ("home", "tmp", "bin"):
-        (_ROOM / name).mkdir(parents=True)
+        (ROOM / name).mkdir(parents=True)
     for number, folder in enumerate((ROOT, Path("/etc"), Path("/var/lib"))):
-        upper, work = _ROOM / f"upper{number}", _ROOM / f"work{number}"
+        upper, work = ROOM / f"upper{number}", ROOM / f"work{number}"
         upper.mkdir()
         work.mkdir()
         _call(
@@ -65,19 +71,19 @@ def _close_off() -> dict[str, str]:
         )
     _call("ip", "link", "set", "lo", "up")
     if (kernels := Path("~/.cache/millrace").expanduser()).is_dir():  # or each page would compile them again
-        cache, upper, work = (_ROOM / name for name in ("home/.cache/millrace", "kernels/upper", "kernels/work"))
+        cache, upper, work = (ROOM / name for name in ("home/.cache/millrace", "kernels/upper", "kernels/work"))
         for folder in (cache, upper, work):
             folder.mkdir(parents=True)
         layers = f"lowerdir={kernels},upperdir={upper},workdir={work}"
         _call("mount", "-t", "overlay", "kernels", "-o", layers, str(cache))
     # sudo's own PATH lacks the environment's folder, where a page has `millrace` installed for all.
-    (_ROOM / "bin/sudo").write_text('#!/bin/sh\nexec env "$@"\n')
-    (_ROOM / "bin/sudo").chmod(0o755)
-    path = f"{_ROOM}/bin:{ROOT}/.venv/bin:{os.environ['PATH']}"
+    (ROOM / "bin/sudo").write_text('#!/bin/sh\nexec env "$@"\n')
+    (ROOM / "bin/sudo").chmod(0o755)
+    path = f"{ROOM}/bin:{ROOT}/.venv/bin:{os.environ['PATH']}"
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "MILLRACE_", "PYTHON"))}
     return kept | {
-        "HOME": str(_ROOM / "home"),
-        "TMPDIR": str(_ROOM / "tmp"),
+        "HOME": str(ROOM / "home"),
+        "TMPDIR": str(ROOM / "tmp"),
         "PATH": path,
         "COLUMNS": "160",
         "LC_ALL": "C.UTF-8",
@@ -147,7 +153,7 @@ def quickly(command: Command) -> Command:
 
 def _inside(page: Path) -> list[str]:
     """Run a page's blocks; return the missing prerequisites of omitted ones."""
-    environment = _close_off()
+    environment = close_off()
     os.chdir(ROOT)  # as it is through the layer
     with ExitStack() as stack:
         workspace = Workspace(Path.cwd(), environment, stack, page)

@@ -93,7 +93,7 @@ def shows(want: list[str], got: str) -> bool:
     return re.search(r".*?".join(map(re.escape, wanted)), text, re.DOTALL) is not None
 
 
-def _is_ready(command: str, output: str) -> bool:
+def is_ready(command: str, output: str) -> bool:
     """Return whether a daemon has printed its ready line; True for other commands."""
     match = _DAEMON.search(command)
     return match is None or re.search(rf"\b{match['name'] or match['served']}(?: \d+|:) ready", output) is not None
@@ -171,7 +171,7 @@ class Shell:
         while more := self._read(
             min(
                 until_s - time.monotonic(),
-                QUIET_S if shows(command.printed, output) and _is_ready(command.text, output) else 60.0,
+                QUIET_S if shows(command.printed, output) and is_ready(command.text, output) else 60.0,
             )
         ):
             output += more
@@ -230,7 +230,7 @@ class Terminals:
             if (size := path.stat().st_size) != seen:
                 seen, quiet_s = size, time.monotonic()
             # Without output it is still working, as is a daemon before its ready line.
-            if ends or not seen or not _is_ready(command.text, path.read_text(errors="replace")):
+            if ends or not seen or not is_ready(command.text, path.read_text(errors="replace")):
                 continue
             if time.monotonic() - quiet_s > QUIET_S or time.monotonic() - begin_s > STAYS_S:
                 break

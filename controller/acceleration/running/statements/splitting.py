@@ -54,6 +54,7 @@ _MERGED_BY: Final = (
 )
 """Aggregates of one value, and what merges their partial results; over no rows `count` is 0 and `count_if` is NULL."""
 _ADDED: Final = frozenset({"sum()", "coalesce(sum(), 0)"})
+_ORDER_KEEPING: Final = {"LOGICAL_GET", "LOGICAL_PROJECTION", "LOGICAL_FILTER"}
 _EXTREMES: Final = {"arg_min": "min", "arg_max": "max"}
 LOSSLESS: Final = "SET arrow_lossless_conversion = true"
 """Makes Arrow tables keep the types that only DuckDB has, such as UUID: for input tables."""
@@ -234,6 +235,10 @@ class _Splitter:
             raise StatementError("SQL: grouping sets cannot be split across workers")
         aggregates, groups = node.get("expressions", []), node.get("groups", [])
         (child,) = children(node)
+        # They keep the first of equal rows, and a join's rows come in an order that depends on the sizes of its sides.
+        ordered = sorted({aggregate_name(each) for each in aggregates} & {*_EXTREMES, "first"})
+        if ordered and not _keeps_order(child):
+            raise StatementError(f"SQL: {ordered[0]}, or a collation, over a join cannot be split across workers")
         rows, refer = self._renderer.relation(child), _referring("t")
         keys = [self._renderer.expression(each, refer) for each in (*groups, *_distinct_values(aggregates))]
         group_names, key_names = ([f"c{index}" for index in range(len(each))] for each in (groups, keys))
@@ -321,6 +326,11 @@ def _path(plan: Node, sharded: str) -> list[Node]:
         return [plan]
     child = next(child for child in children(plan) if scans(child, sharded))
     return [*_path(child, sharded), plan]
+
+
+def _keeps_order(plan: Node) -> bool:
+    """Return whether rows come in the order of the scanned table."""
+    return plan["type"] in _ORDER_KEEPING and all(map(_keeps_order, children(plan)))
 
 
 def _distributes(parent: Node, child: Node) -> bool:

@@ -53,7 +53,7 @@ def create_token(  # noqa: PLR0917 - a command line's options
     centre: _Centre = None,
     holder: _Holder = None,
     rights: Annotated[
-        list[str] | None, typer.Option("--right", help="A user's right beyond the role: exec, kernels.")
+        list[str] | None, typer.Option("--right", help="A user's right beyond the role: exec, kernels, scoring.")
     ] = None,
     projects: Annotated[
         list[str] | None,

@@ -215,7 +215,8 @@ def _state(given: Given) -> Path:
 
 
 _OBJECTS: Final = (
-    *("centres", "nodes", "podgroups", "pods", "probekernels", "probetasks", "projects", "tasks", "unitpools"),
+    *("centres", "nodes", "podgroups", "pods", "probekernels", "probetasks", "projects", "scoringpolicies"),
+    *("tasks", "unitpools"),
 )
 SOURCES: Final[Mapping[str, Source]] = {
     "topologies": topologies,

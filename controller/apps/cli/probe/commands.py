@@ -11,6 +11,7 @@ from controller.apps.cli.cluster.api import Address
 from controller.apps.cli.probe.build import build
 from controller.apps.cli.probe.hours import hours
 from controller.apps.cli.probe.kernels.commands import kernels
+from controller.apps.cli.probe.policy import policy
 from controller.apps.cli.probe.results import efficiency, results
 from controller.apps.cli.probe.run import Source, probe_of, run
 from controller.apps.cli.probe.send import send
@@ -50,6 +51,7 @@ probe = typer.Typer(
 )
 
 probe.add_typer(kernels)
+probe.add_typer(policy)
 probe.command()(build)
 probe.command()(run)
 probe.command()(show)

@@ -29,7 +29,7 @@ CentreOption = Annotated[str | None, typer.Option("--centre", help="Only at this
 _DAY_NS: Final = 86_400 * NS_PER_S
 _COLUMNS: Final = (
     *("time", "centre", "probe", "task type", "unit", "units", "outcome", "run time s", "95 % of the mean s"),
-    *("error", "score", "notes"),
+    *("error", "score", "policy", "notes"),
 )
 _ESTIMATE_COLUMNS: Final = ("centre", "probe", "unit", "units", "seconds", "low", "high", "basis", "reasons")
 _CURVE_COLUMNS: Final = ("centre", "unit", "units", "runs", "run time s", "speed-up", "95 %", "efficiency", "fit")
@@ -73,7 +73,8 @@ def _cells(result: ProbeResult, policy: Policy | None) -> Iterator[Cells]:
     where = (spec.centre, spec.probe, spec.task_type, status.unit or spec.unit)
     if not status.runs:
         could = f"could run on {', '.join(status.could_run)}" if status.could_run else "nothing was run"
-        yield (utc(result.metadata.created_ns), *where, 0, could, None, None, None, None, "; ".join(status.problems))
+        told = "; ".join(status.problems)
+        yield (utc(result.metadata.created_ns), *where, 0, could, None, None, None, None, None, told)
     for run in status.runs:
         times = averaged(run.run_times_s)
         mean, bounds = (None, None) if times is None else (times.mean, f"{times.low:.4g} to {times.high:.4g}")
@@ -88,6 +89,7 @@ def _cells(result: ProbeResult, policy: Policy | None) -> Iterator[Cells]:
             bounds,
             None if error is None else error.mean,
             run.score,
+            status.scored_by or None,
             "; ".join(notes),
         )
 

@@ -1,4 +1,4 @@
-"""`millrace probe send`: a probe task to centres, on demand, with the unit chosen in one of four ways."""
+"""`millrace probe send`: a probe task to centres, on demand, with the units chosen in one of four ways."""
 
 from __future__ import annotations
 
@@ -29,9 +29,14 @@ def send(  # noqa: PLR0917 - a command line's options
     show_units: Annotated[bool, typer.Option("--show-units", help="Show the centres' unit types instead.")] = False,
     unit: Annotated[str | None, typer.Option(help="Run on units of this type.")] = None,
     choose: Annotated[
-        str, typer.Option(metavar="configuration|asked|centre", help="Chooser of the unit type.")
+        str, typer.Option(metavar="configuration|asked|centre", help="Chooser of units that are not stated.")
     ] = "configuration",
-    units: Annotated[str, typer.Option(metavar="N[,N...]", help="Numbers of parallel units; one run each.")] = "1",
+    units: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N[,N...]", help="Numbers of parallel units; one run each; default: 1, or as --choose centre picks."
+        ),
+    ] = None,
     repeat: Annotated[int, typer.Option(min=1, max=10_000, help="Repetitions of each run.")] = 3,
     limit: Annotated[float, typer.Option(parser=in_seconds(0.1, 86_400), help="Time limit of a run.")] = 120.0,
     wait: Wait = False,
@@ -42,7 +47,7 @@ def send(  # noqa: PLR0917 - a command line's options
     """Send a probe task to centres, as an ordinary task marked as a probe, run once their units are free."""
     from controller.apiserver.resources import Centre, ProbeTask  # noqa: PLC0415
 
-    counts = _counts(units)
+    counts = _counts("1" if units is None and choose != "centre" else units)
     with client_of(address) as client:
         probe_task = client.of(ProbeTask).get(probe)
         centres = {item.metadata.name: item for item in client.of(Centre).list().items}
@@ -91,7 +96,7 @@ def _task(  # noqa: PLR0917 - what the command line says
         unit=unit,
         units=counts,
         repetitions=repeat,
-        choice=UnitChoice.USER if unit is not None else UnitChoice(choose),
+        choice=UnitChoice.USER if unit is not None and counts else UnitChoice(choose),
         limit_s=limit,
     )
     # Cut, because names have 100 characters at most; the time keeps them apart.
@@ -108,9 +113,9 @@ def _check_unit(centre: Centre, unit: str | None, counts: tuple[int, ...]) -> No
     if unit is not None and unit not in types:
         raise NotFoundError(f"Centre {centre.metadata.name} has no unit {unit}; it has {available}")
     most = types[unit] if unit is not None else max(types.values(), default=0)
-    if max(counts) > most:
+    if max(counts, default=1) > most:
         raise NotFoundError(
-            f"Centre {centre.metadata.name} does not have {max(counts)} units of a type; it has {available}"
+            f"Centre {centre.metadata.name} does not have {max(counts, default=1)} units of a type; it has {available}"
         )
 
 
@@ -125,7 +130,10 @@ def _unit_rows(centre: Centre, probe: ProbeTask) -> list[tuple[object, ...]]:
     return rows
 
 
-def _counts(text: str) -> tuple[int, ...]:
+def _counts(text: str | None) -> tuple[int, ...]:
+    """Return numbers of units; none if the centre picks it."""
+    if text is None:
+        return ()
     words = [word.strip() for word in text.split(",")]
     if not all(word.isascii() and word.isdecimal() and int(word) for word in words):
         raise typer.BadParameter(f"--units {text}: expected numbers above 0, such as 1,2,4")

@@ -38,7 +38,7 @@ def explain(
         if probe.spec.task_type == its_type and probe.status.phase.value not in {"succeeded", "failed"}:
             typer.echo(f"probe {probe.metadata.name} is {line_of(probe)}")
     if not decisions:
-        typer.echo("no decision yet: it is being probed, or no task scheduler runs")
+        typer.echo(f"no decision yet: it is being probed, or no task scheduler with profile {task.spec.profile} runs")
         return
     shown = next((decision for decision in decisions if decision.metadata.name == task.status.decision), decisions[-1])
     show_decision(shown, "centre")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import aclosing
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.common import working
 
 if TYPE_CHECKING:
     from controller.apiserver.resources import Task
@@ -26,29 +28,34 @@ async def until_ended(address: str | None, names: Sequence[str], timeout_s: floa
 
     tasks: dict[str, Task] = {}
     printed: dict[str, str] = {}
+    progress = working(lambda: _progress(printed)) if sys.stderr.isatty() else nullcontext()
     try:
-        async with (
-            asyncio.timeout(timeout_s),
-            ApiClient(find_place(address)) as client,
-            aclosing(client.of(Task).follow()) as told,
-        ):
-            async for event in told:
-                if isinstance(event, Listing):
-                    tasks = {task.metadata.name: task for task in event.items if task.metadata.name in names}
-                elif event.type.value == "DELETE":
-                    tasks.pop(event.name, None)
-                elif event.resource is not None and event.name in names:
-                    tasks[event.name] = event.resource
-                _print_changes(tasks, printed)
-                failed = next((task for task in tasks.values() if task.status.phase.value == "failed"), None)
-                if failed is not None:
-                    why = "; ".join(failed.status.reasons)
-                    raise StaleError(f"task {failed.metadata.name} has failed{f': {why}' if why else ''}")
-                if all(task.status.phase.value == "succeeded" for task in tasks.values()):
-                    return
+        with progress:
+            async with (
+                asyncio.timeout(timeout_s),
+                ApiClient(find_place(address)) as client,
+                aclosing(client.of(Task).follow()) as told,
+            ):
+                async for event in told:
+                    if isinstance(event, Listing):
+                        tasks = {task.metadata.name: task for task in event.items if task.metadata.name in names}
+                    elif event.type.value == "DELETE":
+                        tasks.pop(event.name, None)
+                    elif event.resource is not None and event.name in names:
+                        tasks[event.name] = event.resource
+                    _print_changes(tasks, printed)
+                    failed = next((task for task in tasks.values() if task.status.phase.value == "failed"), None)
+                    if failed is not None:
+                        why = "; ".join(failed.status.reasons)
+                        raise StaleError(f"task {failed.metadata.name} has failed{f': {why}' if why else ''}")
+                    if all(task.status.phase.value == "succeeded" for task in tasks.values()):
+                        return
     except TimeoutError:
-        waiting = ", ".join(sorted(f"{name} is {text}" for name, text in printed.items()))
-        raise UnavailableError(f"not ended after {timeout_s:g} s: {waiting}") from None
+        raise UnavailableError(f"not ended after {timeout_s:g} s: {_progress(printed)}") from None
+
+
+def _progress(printed: Mapping[str, str]) -> str:
+    return ", ".join(sorted(f"{name} is {text}" for name, text in list(printed.items())))
 
 
 def line_of(task: Task) -> str:

@@ -202,7 +202,7 @@ class Probes:
         if question is not None and question.status.phase is TaskPhase.FAILED:
             return Chosen(Step.FAIL, f"centre {centre} did not answer: {'; '.join(question.status.reasons)}")
         answered = question.status.could_run if question is not None and has_ended(question) else None
-        units = max(spec.units, default=1)
+        units = 0 if spec.leaves_count else max(spec.units, default=1)
         return choose_unit(WaitingProbe(centre, kernels, spec.choice, spec.unit, units, answered), places)
 
     async def _dispatch(self, task: Task, centre: str, chosen: Chosen) -> None:

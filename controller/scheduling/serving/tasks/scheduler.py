@@ -19,6 +19,7 @@ from controller.apiserver.client import ApiClient
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.base import Resource
 from controller.common.errors import ApiError, ControllerError, SchedulerError
+from controller.probing.evaluation import Policy
 from controller.scheduling.costs import Costs
 from controller.scheduling.framework.lessons import learners_of
 from controller.scheduling.serving.learning_metrics import LearningMetrics
@@ -88,6 +89,12 @@ class TaskScheduler:
             costs=costs,
             lessons=self._task_lessons,
         )
+
+    def take_scoring(self, policy: Policy) -> str:
+        """Score results by another policy of the settings; return the policy in force and its source."""
+        self._accounts.take_policy(policy)
+        self._changed.set()
+        return self._accounts.about_policy
 
     async def run(self) -> None:
         """Follow and decide until cancelled."""

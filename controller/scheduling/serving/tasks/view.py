@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from controller.apiserver.resources import Centre, ProbeKernel, ProbeResult, ProbeTask, Task
+from controller.apiserver.resources import Centre, ProbeKernel, ProbeResult, ProbeTask, ScoringPolicy, Task
 from controller.apiserver.resources.base import Resource
 from controller.apiserver.resources.task import TASK_ENDED, TaskPhase
 from controller.probing import files, kernel_files, values
@@ -19,7 +19,7 @@ from controller.scheduling.tasks.names import type_of
 from dataplane.clock import NS_PER_S
 
 R = TypeVar("R", bound=Resource)
-KINDS: Final[tuple[type[Resource], ...]] = (Centre, Task, ProbeResult, ProbeTask, ProbeKernel)
+KINDS: Final[tuple[type[Resource], ...]] = (Centre, Task, ProbeResult, ProbeTask, ProbeKernel, ScoringPolicy)
 WAITING: Final = (TaskPhase.PENDING, TaskPhase.PROBING)
 
 
@@ -40,6 +40,7 @@ class TasksView:
     results: dict[str, ProbeResult] = field(default_factory=dict)
     probes: dict[str, ProbeTask] = field(default_factory=dict)
     probe_kernels: dict[str, ProbeKernel] = field(default_factory=dict)
+    policies: dict[str, ScoringPolicy] = field(default_factory=dict)
     heard: dict[str, Heard] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
     """Probe tasks and kernels that cannot be read, and why."""
@@ -120,6 +121,7 @@ class TasksView:
             ProbeResult: self.results,
             ProbeTask: self.probes,
             ProbeKernel: self.probe_kernels,
+            ScoringPolicy: self.policies,
         }
         return tables[kind]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -31,10 +31,14 @@ _NAME: Final = "trial"
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """The kernels with correct results, sorted, and why others failed, one line each."""
+    """The kernels with correct results, sorted, and why others failed, one line each.
+
+    `untried` are those that a job did not come to before it was ended, for example by its time limit.
+    """
 
     operators: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
 
 
 class Trials:
@@ -56,8 +60,20 @@ class Trials:
         uses = {kernel.identifier: use for kernel in kernels if (use := _use_of(kernel, unit)) is not None}
         if not uses:
             return Tried(())
-        if await self._is_busy(engine, unit):
-            return None
+        operators, notes = list[str](), list[str]()
+        while uses:
+            if await self._is_busy(engine, unit):
+                return None
+            tried = await self._run(engine, unit, uses)
+            if tried is None:
+                return None
+            operators += tried.operators
+            notes += tried.notes
+            uses = {name: uses[name] for name in tried.untried}
+        return Tried(tuple(sorted(operators)), tuple(sorted(notes)))
+
+    async def _run(self, engine: Engine, unit: UnitType, uses: Mapping[str, KernelUse]) -> Tried | None:
+        """Try kernels in one job; return None if it did not begin, or end, in time."""
         job = await engine.submit(self._order(unit, uses))
         try:
             state = await self._ended(engine, job)
@@ -86,7 +102,7 @@ class Trials:
             await asyncio.sleep(_POLL_S)
         return None
 
-    def _order(self, unit: UnitType, uses: dict[str, KernelUse]) -> JobOrder:
+    def _order(self, unit: UnitType, uses: Mapping[str, KernelUse]) -> JobOrder:
         trial, cores = self._settings.trial, cores_of(unit, 1)
         mark = JobMark(self._settings.centre, _NAME, secrets.token_hex(8), 0, is_probe=True)
         content = {
@@ -134,9 +150,15 @@ def _implementation(kernel: ProbeKernel, devices: set[DeviceKind]) -> Implementa
     return None
 
 
-def _tried(folder: Path, unit: str, uses: dict[str, KernelUse], state: JobState) -> Tried:
+def _tried(folder: Path, unit: str, uses: Mapping[str, KernelUse], state: JobState) -> Tried:
     operators, notes = [], []
-    for name in sorted(uses):
+    untried: tuple[str, ...] = ()
+    if state.phase is JobPhase.FAILED:
+        # A slow machine does not come to all kernels within the limit. The first one that is missing was running at the
+        # end: it gets another chance, but not at the head of a job.
+        untried = tuple(name for name in sorted(uses) if not (folder / f"{name}.out").exists())
+        untried = untried[len(untried) == len(uses) :]
+    for name in sorted(uses.keys() - set(untried)):
         try:
             result = decode(read_file(folder, f"{name}.out", MAX_BYTES), source=name)
         except (CentreError, ProbeError) as error:
@@ -149,4 +171,4 @@ def _tried(folder: Path, unit: str, uses: dict[str, KernelUse], state: JobState)
             notes.append(
                 f"unit type {unit}: kernel {name} does not run: {result.outcome.value}: {result.problem}"[:1000]
             )
-    return Tried(tuple(operators), tuple(notes))
+    return Tried(tuple(operators), tuple(notes), untried)

@@ -79,8 +79,7 @@ def asked(task: PendingTask, *offers: Offer, units: int = 1) -> Asked:
     same = Estimate(10.0, 9.0, 11.0, Basis.MEASURED)
     options = Options.of(tuple(Option(offer.key, units, same) for offer in offers), view.place)
     zero = np.zeros(len(offers), np.float64)
-    never = zero.astype(np.bool_)
-    return Asked(task, TimedOptions(view, options, zero, zero, never, never))
+    return Asked(task, TimedOptions(view, options, zero, zero, zero.astype(np.bool_), zero + 1, zero))
 
 
 def made(settings: PolicySettings) -> OperatorDevices:

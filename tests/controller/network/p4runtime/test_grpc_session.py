@@ -71,6 +71,10 @@ def test_written_entries_read_back_equal(address: str, diamond: Topology) -> Non
 
 
 def test_a_refused_update_is_named(address: str) -> None:
+    def logged() -> list[str]:
+        # With a server's loop in the same process, gRPC's poller may log errors of its own.
+        return [record.getMessage() for record in caplog.records if record.name.startswith("millrace")]
+
     async def run() -> None:
         client = session(address)
         await client.connect()
@@ -93,6 +97,10 @@ def test_ignored_stream_messages_are_logged_once_per_kind(tmp_path: Path, caplog
     clock = VirtualClock()
     switch, address = Switch(1, [PortSettings(1)], clock), f"unix:{tmp_path}/p4rt.sock"
 
+    def logged() -> list[str]:
+        # With a server's loop in the same process, gRPC's poller may log errors of its own.
+        return [record.getMessage() for record in caplog.records if record.name.startswith("millrace")]
+
     async def run() -> None:
         client = session(address)
         await client.connect()
@@ -103,13 +111,13 @@ def test_ignored_stream_messages_are_logged_once_per_kind(tmp_path: Path, caplog
             switch.receive(1, (bytes(12) + b"\x00\x01" + bytes(50),))
             clock.advance_to(clock.now_ns() + 1_000_000)
             switch.advance(clock.now_ns())
-        await until(lambda: bool(caplog.messages))
+        await until(lambda: bool(logged()))
         assert await client.read()  # a round trip
         await client.close()
 
     with P4RuntimeServer(P4RuntimeCore(switch), [address]):
         asyncio.run(finish_within(run(), BOUND_S))
-    assert caplog.messages == ["switch a: ignored a stream message (packet): nothing here asked for it"]
+    assert logged() == ["switch a: ignored a stream message (packet): nothing here asked for it"]
 
 
 def test_a_switch_that_answers_no_more_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
 from controller.probing.evaluation.averages import averaged
-from controller.probing.evaluation.policy import DEFAULT, Policy, load_policy
+from controller.probing.evaluation.policy import DEFAULT, Policy, load_policy, policy_of, resource_of
 from controller.probing.evaluation.scoring import score, scored
 from dataplane.config import loads
 from dataplane.errors import ConfigError
@@ -50,6 +51,28 @@ def test_each_unit_count_has_its_own_score() -> None:
     assert [(run.units, run.run_times_s, run.score) for run in status.runs] == [(4, (0.5,), 100), (1, (1.5,), None)]
     assert status.runs[1].notes == ("no score: accuracy was not measured",)
     assert (status.score, status.score_units, status.policy) == (None, 1, "both")
+
+
+def test_scores_name_the_version_of_their_policy() -> None:
+    """The version follows from the scales alone, and the API server's form keeps them."""
+    policy = loads(POLICY, Policy)
+    status = scored(policy, ProbeResultStatus(runs=(ProbeRun(units=1, run_times_s=(0.5,), accuracies=(0.0,)),)))
+    assert (status.policy_digest, status.scored_by) == (policy.digest, f"both@{policy.digest}")
+    assert len(policy.digest) == 12
+    assert loads(POLICY.replace("name: both", "name: other"), Policy).digest == policy.digest
+    for change in (("points: 60", "points: 61"), ("weight: 0.75", "weight: 0.76"), ("1.0e-9", "1.0e-8")):
+        assert loads(POLICY.replace(*change), Policy).digest != policy.digest
+    assert policy_of(resource_of(policy)) == policy
+
+
+def test_policy_weighs_at_most_as_many_figures_as_results_keep() -> None:
+    def of(count: int) -> str:
+        scale = {"intervals": [{"points": 1}]}
+        return json.dumps({"run_time_s": scale, "figures": {f"f{number}": scale for number in range(count)}})
+
+    assert len(loads(of(62), Policy).scales) == 63
+    with pytest.raises(ConfigError, match="figures"):
+        loads(of(63), Policy)
 
 
 @pytest.mark.parametrize(

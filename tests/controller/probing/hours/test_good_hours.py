@@ -155,8 +155,9 @@ def test_hour_without_evidence_is_not_a_bad_one() -> None:
     assert [(window.slowdown, window.is_known) for window in windows] == [(1.0, True), (1.0, False)]
 
     # Once hours are known to be slow, an unknown one is as slow as the known ones, and one good one, are on average.
-    some_bad = day_of(lambda hour: 0.5 if hour < 3 else 2.0, flat(1.0))
+    some_bad = day_of(lambda hour: 0.5 if hour % 24 < 3 else 2.0, flat(1.0), days=4)
     some_bad = [sample for sample in some_bad if sample.time_s % DAY_S < 6 * HOUR_S]
+    now_s = START_S + 4 * DAY_S
     windows = network_windows(good_hours(some_bad, (), now_s), now_s)
     assert windows is not None
     assert not windows[-1].is_known
@@ -169,3 +170,15 @@ def test_slower_computing_is_no_slower_network() -> None:
     report = good_hours(samples, (), START_S + DAY_S)
     assert [hour.state for hour in report.hours[12:]] == [HourState.SLOW_COMPUTE] * 12
     assert {hour.slowdown for hour in report.hours} == {1.0}
+
+
+def test_hour_that_varies_by_day_tells_less_of_the_next() -> None:
+    def expected(days: int, noise: float) -> float:
+        samples = day_of(lambda hour: 2.0 if hour % 24 == 12 else 0.5, flat(1.0), days=days, minutes=60, noise=noise)
+        slowdown = good_hours(samples, (), START_S + days * DAY_S).hours[12].slowdown
+        assert slowdown is not None
+        return slowdown
+
+    assert expected(7, 0.02) == pytest.approx(4, rel=0.05)
+    assert expected(1, 0.02) == pytest.approx(2, rel=0.05)
+    assert expected(7, 1.5) == 1.0

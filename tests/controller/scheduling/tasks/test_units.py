@@ -59,6 +59,20 @@ def test_by_the_centre_no_unit_is_named() -> None:
     assert (choice.step, choice.unit, choice.units) == (Step.DISPATCH, None, 8)
 
 
+def test_count_left_to_the_centre_holds_one_unit_until_picked() -> None:
+    left = wanted("k1", choice=UnitChoice.CENTRE, units=0)
+    choice = choose_unit(left, PLACES)
+    assert (choice.step, choice.unit, choice.units) == (Step.DISPATCH, None, 1)
+    assert choice.reason == "the centre picks the unit type and number of units"
+    typed = choose_unit(wanted("k1", choice=UnitChoice.CENTRE, unit="unit-2", units=0), PLACES)
+    assert (typed.step, typed.unit, typed.units) == (Step.DISPATCH, None, 1)
+    assert typed.reason == "the centre picks the number of units of unit-2"
+    absent = choose_unit(wanted("k1", choice=UnitChoice.CENTRE, unit="unit-9", units=0), PLACES)
+    assert (absent.step, absent.reason) == (Step.FAIL, "centre c has no unit unit-9: unit-1, unit-2, unit-3")
+    busy = choose_unit(left, (Place(PLACES[0].offer, 0),))
+    assert (busy.step, busy.reason) == (Step.WAIT, "1 units of unit-1 wanted, 0 are free")
+
+
 @pytest.mark.parametrize(
     ("units", "step", "reason"),
     [

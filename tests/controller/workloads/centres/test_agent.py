@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from controller.apiserver.client import ApiClient, Place
 from controller.apiserver.registry.dispatches import Completion, CompletionRequest
 from controller.apiserver.resources import Centre, Metadata, ProbeTask, Task
 from controller.apiserver.resources import ProbeKernel as ProbeKernelResource
-from controller.apiserver.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
+from controller.apiserver.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec, UnitChoice
 from controller.common.errors import NotFoundError, StaleError
 from controller.probing import kernel_files
 from controller.probing.values import Implementation, Library, ProbeKernel
@@ -212,8 +213,16 @@ def test_the_four_ways_of_choosing_the_unit(tmp_path: Path) -> None:
             assert (result.status.unit, result.status.could_run) == ("core", ("core",))
             named = await world.run("named", probe(name, unit="core"))
             assert named.status.phase is TaskPhase.SUCCEEDED
+            # Without a number the centre picks that too: all units here, one or two.
+            counted = await world.run("counted", probe(name, choice=UnitChoice.CENTRE), None)
+            assert (counted.status.unit, counted.status.units) == ("core", len(cores))
+            status = (await world.result_of(counted)).status
+            assert (status.units, [run.units for run in status.runs]) == (len(cores), [len(cores)])
 
-    play_centre(tmp_path, act, trial=TRIAL)
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    text = ",".join(str(core) for core in cores)
+    local = local_settings(cores=text, control_groups=ControlGroups.NEVER, writable=(str(open_folder(tmp_path)),))
+    play_centre(tmp_path, act, trial=TRIAL, local=local)
 
 
 def test_probe_that_cannot_run_is_one_line(tmp_path: Path) -> None:
@@ -395,6 +404,40 @@ def test_a_kernel_that_is_added_to_the_store_is_tried(tmp_path: Path, monkeypatc
                 assert any(problem in note for note in reported.status.notes) == (entry == "wrong")
 
     play_centre(tmp_path, act)
+
+
+def test_kernels_left_by_a_trial_are_tried_by_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_AGAIN_S", 0.1)
+    # The second of three kernels ends the job, as its time limit would, until it has done so twice.
+    (open_folder(tmp_path) / "users_kernel.py").write_text(f"""{KERNEL}
+import os, signal
+from pathlib import Path
+
+def ends(sizes, seed):
+    for name in ("once", "twice"):
+        if not (seen := Path({str(tmp_path / "open")!r}, name)).exists():
+            seen.touch()
+            os.kill(os.getppid(), signal.SIGKILL)
+            signal.pause()
+    return Good(lambda: None)
+
+def good(sizes, seed): return Good(lambda: None)
+{GOOD}""")
+
+    async def act(world: CentreWorld) -> None:
+        for name, entry in (("a", "good"), ("b", "ends"), ("c", "good")):
+            code = Implementation(DeviceKind.CPU, Library.PYTHON, f"users_kernel:{entry}")
+            kernel = ProbeKernel(name, 1, "hpc", name, None, (), (code,), 1e-9)
+            await world.client.of(ProbeKernelResource).create(kernel_files.resource_of(kernel))
+        environment = {"PYTHONPATH": str(tmp_path / "open")}
+        mine = TrialSettings(kernels=("a", "b", "c"))
+        async with world.agent(replace(world.settings, environment=environment, trial=mine)):
+            # The second job ends at its first kernel, which is given up; the third tries the rest.
+            reported = await world.centre(partial(runs_these, ("a", "c")))
+            failures = [note for note in reported.status.notes if "does not run" in note]
+            assert [note.split(": ")[1] for note in failures] == ["kernel b does not run"]
+
+    play_centre(tmp_path, act, trial=TRIAL)
 
 
 def test_probes_never_share_a_core_with_running_work(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from controller.apiserver.resources import Metadata, Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.hardware import DeviceNeed, Request
-from controller.apiserver.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, TaskStatus
+from controller.apiserver.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, TaskStatus, UnitChoice
 from controller.probing.library import KernelLibrary
 from controller.probing.values import Implementation, KernelUse, Library, ProbeTask
 from controller.workloads.centres.choosing import can_run, pick
@@ -152,7 +152,7 @@ def test_a_question_is_answered_with_the_units_that_could_run_it() -> None:
 def test_probe_without_a_unit_gets_one_that_can_run_it() -> None:
     free, busy = task("a", is_probe=True, unit=None, units=3), task("b", unit="two", units=18, phase=TaskPhase.RUNNING)
     jobs = (job_of(busy, JobPhase.RUNNING),)
-    assert steps(free, busy, jobs=jobs) == [PickUnit(free, "three", ("three", "two"))]
+    assert steps(free, busy, jobs=jobs) == [PickUnit(free, "three", 3, ("three", "two"))]
     too_many = task("a", is_probe=True, unit=None, units=21)
     assert steps(too_many) == [
         GiveBack(too_many, TaskPhase.FAILED, "no unit type of this centre can run it", Cause.CANNOT_RUN)
@@ -163,8 +163,51 @@ def test_two_probes_without_a_unit_get_different_units() -> None:
     first, second = (task(name, is_probe=True, unit=None, units=4) for name in "ab")
     types = (replace(TWO, count=5), THREE)
     assert steps(first, second, types=types) == [
-        PickUnit(first, "three", ("three", "two")),
-        PickUnit(second, "two", ("three", "two")),
+        PickUnit(first, "three", 4, ("three", "two")),
+        PickUnit(second, "two", 4, ("three", "two")),
+    ]
+
+
+COUNTS = (1, 2, 4, 8, 16)
+
+
+def open_task(name: str = "a", unit: str | None = None) -> Task:
+    """Return a probe that leaves the number of units, and without `unit` their type, to the centre."""
+    made = task(name, is_probe=True, unit=None, units=1)
+    return replace(made, spec=replace(made.spec, choice=UnitChoice.CENTRE, unit=unit))
+
+
+def test_centre_picks_the_count_of_a_probe_without_one() -> None:
+    probe, able = open_task(), ("three", "two")
+    assert steps(probe, probe_counts=COUNTS) == [PickUnit(probe, "two", 16, able)]
+    # 17 of type two are held, so that type three has most free, and 5 of them.
+    busy = task("b", unit="two", units=17, phase=TaskPhase.RUNNING)
+    jobs = (job_of(busy, JobPhase.RUNNING),)
+    assert steps(probe, busy, jobs=jobs, probe_counts=COUNTS) == [PickUnit(probe, "three", 4, able)]
+    assert steps(probe, busy, jobs=jobs, probe_counts=(5, 16)) == [PickUnit(probe, "three", 5, able)]
+    # None of the counts is free: one unit is, as the dispatch holds it.
+    assert steps(probe, busy, jobs=jobs, probe_counts=(16,)) == [PickUnit(probe, "three", 1, able)]
+    # Stated counts are not the centre's.
+    stated = replace(probe, spec=replace(probe.spec, units=(1,)))
+    assert steps(stated, probe_counts=COUNTS) == [PickUnit(stated, "two", 1, able)]
+
+
+def test_centre_picks_the_count_alone_on_a_stated_type() -> None:
+    on_three = open_task(unit="three")
+    assert steps(on_three, probe_counts=COUNTS) == [PickUnit(on_three, "three", 4, ("three", "two"))]
+    wrong, gone = open_task(unit="one"), open_task(unit="four")
+    assert steps(wrong) == [GiveBack(wrong, TaskPhase.FAILED, "units of type one cannot run k2", Cause.CANNOT_RUN)]
+    assert steps(gone) == [
+        GiveBack(gone, TaskPhase.PENDING, "it needs 1 units of type four, this centre has 0", Cause.NO_UNITS)
+    ]
+
+
+def test_picked_count_leaves_room_for_unpicked_tasks() -> None:
+    probe, other = open_task("a"), task("b", is_probe=True, unit=None, units=3)
+    types = (replace(TWO, count=6),)
+    assert steps(probe, other, types=types, probe_counts=COUNTS) == [
+        PickUnit(probe, "two", 2, ("two",)),
+        PickUnit(other, "two", 3, ("two",)),
     ]
 
 

@@ -88,8 +88,12 @@ def test_a_switch_replaces_its_program_while_packets_wait(copies: Program) -> No
     assert switch.counters().ports[2].queued_frames == 1
 
 
-def test_the_cache_answers_the_second_time(tmp_path: Path, copies: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = compile_program(copies, cache_dir=tmp_path)
+def test_the_cache_answers_the_second_time(
+    tmp_path: Path, copies: Program, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "millrace.switch"):
+        first = compile_program(copies, cache_dir=tmp_path)
+    assert caplog.messages == ["compiling copies, for some seconds; later starts find the code in the cache"]
     (stored,) = tmp_path.glob("*.o")
     monkeypatch.setattr(compiling, "_make_module", lambda *_: pytest.fail("compiled again"))
     compiling._libraries.clear()

@@ -57,6 +57,10 @@ REFUSED = (
     ("SELECT count(DISTINCT value), count(DISTINCT place) FROM data", "DISTINCT"),
     ("SELECT count(DISTINCT value), arg_max(text, value) FROM data", "arg_max"),
     ("SELECT count(DISTINCT value) FILTER (WHERE place > 1) FROM data", "FILTER"),
+    # Equal under the collation, and the first in an order that a join changes.
+    ("SELECT max(text COLLATE NOCASE) FROM data JOIN places ON value < region", "arg_max, or a collation, over a join"),
+    ("SELECT text COLLATE NOCASE, count(*) FROM data SEMI JOIN places ON value < region GROUP BY 1", "over a join"),
+    ("SELECT arg_min(text, part) FROM data, places", "arg_min, or a collation, over a join"),
     ("SELECT row_number() OVER () FROM data", "WINDOW"),
     ("SELECT place, count(*) FROM data GROUP BY ROLLUP (place)", "grouping sets"),
     ("SELECT sum(value) FROM data TABLESAMPLE 50%", "SAMPLE"),

@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 
 from controller.apiserver.client import Place, SyncApiClient
-from controller.apiserver.resources import Metadata, ProbeResult, ProbeTask
+from controller.apiserver.resources import Centre, Metadata, ProbeResult, ProbeTask, ScoringPolicy, Task
+from controller.apiserver.resources.centre import CentreStatus, UnitType
 from controller.apiserver.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
+from controller.apiserver.resources.task import UnitChoice
+from controller.probing.evaluation import load_policy
 from controller.probing.files import to_spec
 from controller.probing.values import Implementation, KernelUse, Library
 from controller.probing.values import ProbeTask as Probe
@@ -50,6 +53,7 @@ def test_results_are_shown_scored_and_as_estimates(client: SyncApiClient, run: R
     (first, second) = json.loads(run(f"probe results --policy {policy} -f json")[0])
     assert (first["units"], first["run time s"], first["score"], first["error"]) == (1, 1.0, 10.0, 1e-13)
     assert first["notes"] == "run-time-s: repetition 5 left out: 7, the median is 1"
+    assert first["policy"] == f"default@{load_policy(policy).digest}"
     assert (second["outcome"], second["score"]) == ("hang", None)
     assert second["notes"].startswith("gemm: 9 s; run left out: hang")
     assert json.loads(run("probe results --centre west -f json")[0]) == []
@@ -60,6 +64,55 @@ def test_results_are_shown_scored_and_as_estimates(client: SyncApiClient, run: R
     assert run(f"probe results --policy {policy}")[1] == (
         f"millrace: {policy}:1: run_time_s: intervals[1].from: begins at 3, the one before ends below 2: a gap\n"
     )
+
+
+def test_a_scoring_policy_is_applied_shown_and_deleted(client: SyncApiClient, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("run_time_s: {intervals: [{below: 2, points: 10}, {from: 2, points: 1}]}\n")
+    digest = load_policy(file).digest
+    assert run("probe policy show")[1] == (
+        "millrace: there is no ScoringPolicy default: task schedulers use that of their settings\n"
+    )
+    assert run(f"probe policy apply {file}")[0] == f"scoring policy default@{digest} is created\n"
+    assert run(f"probe policy apply {file}")[0] == f"scoring policy default@{digest} is unchanged\n"
+    # A wrong file changes nothing, and is refused by line and key.
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("run_time_s:\n  wieght: 1\n  intervals: [{points: 1}]\n")
+    assert run(f"probe policy apply {wrong}")[1] == (
+        f"millrace: {wrong}:2: run_time_s.wieght: unknown key; did you mean `weight`? (known: intervals, weight)\n"
+    )
+    out, err = run("probe policy show -f json")
+    assert (json.loads(out)["name"], err) == ("default", "")
+    rows, err = run("probe policy show -f csv")
+    assert rows.splitlines()[1:] == ["run-time-s,1.0,0.0,2.0,10.0", "run-time-s,1.0,2.0,,1.0"]
+    assert err.startswith(f"default@{digest}, by ")
+    # The printed file is one to apply.
+    file.write_text(run("probe policy show -o yaml")[0].replace("points: 10.0", "points: 11.0"))
+    changed = load_policy(file).digest
+    assert run(f"probe policy apply {file}")[0] == f"scoring policy default@{changed} replaces default@{digest}\n"
+    assert client.of(ScoringPolicy).get("default").spec.digest == changed
+    assert run("probe policy delete default")[0] == "scoring policy default is deleted\n"
+    assert client.of(ScoringPolicy).list().items == ()
+
+
+def test_a_sent_probe_states_counts_or_leaves_them_open(client: SyncApiClient, run: Run) -> None:
+    code = Implementation(DeviceKind.CPU, Library.NUMPY, "m:f")
+    use = KernelUse("gemm", "dgemm", 1, (), 1, 1, code, 1e-6)
+    client.of(ProbeTask).create(ProbeTask(metadata=Metadata(name="p"), spec=to_spec(Probe("p", "hpc", (use,)))))
+    centre = client.of(Centre).create(Centre(metadata=Metadata(name="east")))
+    status = CentreStatus(ready=True, units=(UnitType(name="core", count=4),))
+    client.of(Centre).replace_status(Centre(metadata=centre.metadata, status=status))
+    for words, choice, unit, units in (
+        ("", UnitChoice.CONFIGURATION, None, (1,)),
+        ("--choose centre", UnitChoice.CENTRE, None, ()),
+        ("--choose centre --unit core", UnitChoice.CENTRE, "core", ()),
+        ("--choose centre --units 2,1", UnitChoice.CENTRE, None, (1, 2)),
+        ("--choose centre --unit core --units 2", UnitChoice.USER, "core", (2,)),
+    ):
+        name = run(f"probe send p {words}")[0].split()[1]
+        spec = client.of(Task).get(name).spec
+        assert (spec.choice, spec.unit, spec.units) == (choice, unit, units), words
+        assert spec.leaves_count is (not units)
 
 
 def test_efficiency_gives_the_useful_number_of_units(client: SyncApiClient, run: Run, tmp_path: Path) -> None:

@@ -61,5 +61,10 @@ def test_trace_without_operators_is_refused_as_such(tmp_path: Path) -> None:
         why = "it ended with status 3 before its trace was written"
         assert (code, errors.decode()) == (1, REFUSED.format(why=why))
         assert not (await world.client.of(Task).list()).items
+        file.write_text(SOLVE)
+        for words in (("submit", "--name", "a", "--", str(file), "10"), ("explain", "a")):
+            code, out, errors = await millrace(world, "task", *words)
+            assert code == 0, errors
+        assert out.decode().endswith("or no task scheduler with profile measured runs\n")
 
     play_site(tmp_path, act)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from controller.apiserver.client import ApiClient
-from controller.apiserver.registry.dispatches import Completion, CompletionRequest, NewResult
+from controller.apiserver.registry.dispatches import Completion, CompletionRequest, NewResult, Pick
 from controller.apiserver.resources import Centre, Metadata, ProbeTask, Task
 from controller.apiserver.resources.centre import CentreStatus, UnitType
 from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
@@ -34,6 +34,7 @@ class PlayedCentre:
     hosts: tuple[str, ...] = ()
     runs: Runs | None = None
     given: list[Task] = field(default_factory=list)
+    picked: dict[str, int] = field(default_factory=dict)
     is_answering: bool = True
 
     async def report(self, *, ready: bool = True, **more: object) -> Centre:
@@ -68,11 +69,20 @@ class PlayedCentre:
         probe = None
         if task.spec.is_probe and not task.spec.asks:
             probe = await self.client.of(ProbeTask).get(task.spec.program.entry)
+        if task.spec.leaves_count:
+            task = await self._pick(task)
         running = replace(task, status=replace(task.status, phase=TaskPhase.RUNNING))
         await self.client.of(Task).replace_status(running)
         completion = (self.runs or self.completion)(task, probe)
         if completion is not None:
             await self.client.complete(CompletionRequest(completions=(completion,)))
+
+    async def _pick(self, task: Task) -> Task:
+        """Take all free units of the first type, as an agent may, and report their number."""
+        name, unit = task.metadata.name, self.units[0]
+        self.picked[name] = (await self.client.of(Centre).get(self.name)).free_of(unit)
+        await self.client.pick(Pick(task=name, epoch=task.status.epoch, unit=unit.name, units=self.picked[name]))
+        return await self.client.of(Task).get(name)
 
     def completion(self, task: Task, probe: ProbeTask | None) -> Completion:
         """Return the completion of a successful task."""
@@ -83,7 +93,8 @@ class PlayedCentre:
             )
         if probe is None:
             return Completion(task=name, epoch=epoch, phase=TaskPhase.SUCCEEDED, exit_code=0)
-        runs = tuple(self.measured(probe, units, task.spec.repetitions) for units in task.spec.units or (1,))
+        counts = task.spec.units or (task.status.units or 1,)
+        runs = tuple(self.measured(probe, units, task.spec.repetitions) for units in counts)
         result = NewResult(status=ProbeResultStatus(runs=runs))
         return Completion(task=name, epoch=epoch, phase=TaskPhase.SUCCEEDED, exit_code=0, result=result)
 

@@ -18,6 +18,7 @@ from controller.apiserver.resources.task import OperatorCount, Program, ProgramK
 from controller.scheduling.process import serve
 from controller.scheduling.settings import SchedulerSettings
 from controller.scheduling.tasks.settings import TaskSettings
+from dataplane.daemon import Reload
 from dataplane.local.deadline import local_timeout
 from dataplane.topology.values import NumberFormat
 from tests.controller.apiserver.api_server import serving, settings_in
@@ -95,14 +96,16 @@ class Site:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     @asynccontextmanager
-    async def scheduling(self, tasks: TaskSettings | None = None, **more: object) -> AsyncIterator[None]:
-        """Run a scheduler until the block ends."""
-        stop, ready = asyncio.Event(), asyncio.Event()
+    async def scheduling(
+        self, tasks: TaskSettings | None = None, **more: object
+    ) -> AsyncIterator[Reload[SchedulerSettings]]:
+        """Run a scheduler until the block ends; yield what SIGHUP applies to it."""
+        stop, ready, reloads = asyncio.Event(), asyncio.Event(), list[Reload[SchedulerSettings]]()
         settings = SchedulerSettings(api=self.socket, tasks=tasks or TaskSettings(), **more)  # type: ignore[arg-type]
-        task = asyncio.create_task(serve(settings, stop, on_ready=lambda _: ready.set()))
+        task = asyncio.create_task(serve(settings, stop, on_ready=lambda _: ready.set(), on_reload=reloads.append))
         await ready.wait()
         try:
-            yield
+            yield reloads[0]
         finally:
             stop.set()
             await task

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +12,13 @@ from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from controller.apiserver.registry.dispatches import Completion, Dispatch, DispatchRequest
-from controller.apiserver.resources import Centre, ProbeResult, ProbeTask, Task
+from controller.apiserver.resources import Centre, ProbeResult, ProbeTask, ScoringPolicy, Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.decision import Outcome
 from controller.apiserver.resources.task import OperatorCount, Program, ProgramKind, TaskPhase, UnitChoice
+from controller.probing.evaluation import Policy, resource_of
 from controller.probing.library import KernelLibrary
+from controller.scheduling.process import load_settings
 from controller.scheduling.serving.tasks.builds import benchmark
 from controller.scheduling.serving.tasks.hours import Hours
 from controller.scheduling.serving.tasks.knowledge import Knowledge
@@ -22,11 +26,15 @@ from controller.scheduling.serving.tasks.metrics import TaskMetrics
 from controller.scheduling.serving.tasks.probes import NO_CENTRE, NO_UNIT, Probes
 from controller.scheduling.serving.tasks.view import TasksView
 from controller.scheduling.serving.tasks.writing import Writer
+from controller.scheduling.settings import SchedulerSettings
 from controller.scheduling.tasks.prices import PriceSettings, PriceStep
 from controller.scheduling.tasks.settings import TaskSettings
 from dataplane.clock import MonotonicClock
+from dataplane.config import loads
+from dataplane.daemon import Lifecycle
 from tests.controller.scheduling.serving.tasks.centres import PlayedCentre
 from tests.controller.scheduling.serving.tasks.conftest import Play, Site, units
+from tests.waiting import until
 
 DGEMM = benchmark("fixed-dgemm", KernelLibrary(()))
 
@@ -175,7 +183,7 @@ def test_a_centre_that_lies_gets_no_task_by_its_figure(play: Play, lie: str) -> 
             if lie == "wrong":
                 names = completion.result.status.runs[0].kernel_accuracies
                 parts["kernel_accuracies"] = dict.fromkeys(names, 0.5)
-                runs = tuple(replace(run, **parts) for run in completion.result.status.runs)
+            runs = tuple(replace(run, **parts) for run in completion.result.status.runs)
             return replace(
                 completion, result=replace(completion.result, status=replace(completion.result.status, runs=runs))
             )
@@ -258,7 +266,71 @@ def test_a_task_left_to_the_centre_goes_without_a_unit(play: Play) -> None:
             await site.submit("t", task_type="products", choice=UnitChoice.CENTRE)
             await site.ended("t")
             assert centre.given[-1].status.unit is None
+            # A probe without a number leaves that to the centre too, which reports it with the result.
+            (stored,) = (await site.client.of(ProbeTask).list(fields="task-type=products")).items
+            program = Program(kind=ProgramKind.PROBE, entry=stored.metadata.name)
+            stated = {"is_probe": True, "operators": (), "category": None, "choice": UnitChoice.CENTRE}
+            await site.submit("counted", program=program, centre="a", task_type="products", **stated)
+            tasks = await site.tasks_when(lambda tasks: tasks["counted"].status.finished_ns is not None)
+            status = tasks["counted"].status
+            (given,) = (task.status for task in centre.given if task.metadata.name == "counted")
+            assert (given.unit, given.units) == (None, 1)
+            number = centre.picked["counted"]
+            assert (status.phase, status.unit, status.units) == (TaskPhase.SUCCEEDED, "cpu", number)
+            assert status.result is not None
+            result = (await site.client.of(ProbeResult).get(status.result)).status
+            assert (result.units, [run.units for run in result.runs]) == (number, [number])
+            decision = (await site.decisions_about("counted"))[-1].spec
+            assert decision.reason == "a: the centre picks the unit type and number of units; demand"
 
+    play(act)
+
+
+def test_scoring_policy_is_replaced_in_a_running_scheduler(
+    play: Play, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By SIGHUP and by the API, whose policy goes first; all results get scores of the new one, and name it."""
+    file = tmp_path / "scheduler.yaml"
+
+    def of(points: int) -> Policy:
+        return loads(f"run_time_s: {{intervals: [{{points: {points}}}]}}", Policy)
+
+    async def act(site: Site) -> None:
+        async def scored_by(policy: Policy, points: float) -> None:
+            seen: set[tuple[str, float | None]] = set()
+
+            async def holds() -> bool:
+                nonlocal seen
+                results = (await site.client.of(ProbeResult).list()).items
+                seen = {(result.status.scored_by, result.status.score) for result in results}
+                return seen == {(policy.version, points)}
+
+            await until(holds, lambda: seen, poll_s=0.05)
+
+        async with site.running(site.centre("a")), site.scheduling(TaskSettings(scoring=of(1))) as reload:
+            await site.submit("t", task_type="products")
+            await site.ended("t")
+            await scored_by(of(1), 1)
+            lifecycle = Lifecycle("scheduler", SchedulerSettings(), lambda: load_settings(file), asyncio.Event(), print)
+            lifecycle.reload(reload)
+            file.write_text("tasks:\n  scoring:\n    run_time_s: {intervals: [{points: 2}]}\n")
+            lifecycle.hang_up()
+            await scored_by(of(2), 2)
+            # A wrong one changes nothing, and says so by file, line and key.
+            file.write_text("tasks:\n  scoring:\n    run_time_s: {intervals: [{below: 1, points: 2}]}\n")
+            lifecycle.hang_up()
+            await until(lambda: "keeping the previous profiles and scoring policy" in caplog.text)
+            assert f"{file}:3: tasks.scoring.run_time_s: intervals[0].below: from 1 on figures have no" in caplog.text
+            policies = site.client.of(ScoringPolicy)
+            await policies.create(resource_of(of(3)))
+            await scored_by(of(3), 3)
+            await site.submit("later", task_type="products")
+            assert "(score 3)" in (await site.ended("later"))["later"].status.reasons[-1]
+            await policies.delete("default")
+            await scored_by(of(2), 2)
+            await lifecycle.close()
+
+    caplog.set_level("INFO")
     play(act)
 
 
@@ -314,10 +386,10 @@ def test_no_more_units_than_the_threshold_up_to_which_they_help(play: Play) -> N
             made = centre.completion(task, probe)
             if made.result is None or probe is None:
                 return made
-                runs = tuple(
-                    replace(plain(centre, probe, min(count, 4), task.spec.repetitions), units=count)
-                    for count in task.spec.units
-                )
+            runs = tuple(
+                replace(plain(centre, probe, min(count, 4), task.spec.repetitions), units=count)
+                for count in task.spec.units
+            )
             return replace(made, result=replace(made.result, status=replace(made.result.status, runs=runs)))
 
         centre.runs = flat

@@ -102,6 +102,7 @@ class Nvml:
         link = self._link_bytes_per_s(missing, handle)
         if memory is None:
             missing["memory_total_bytes"] = missing["memory_used_bytes"]
+        processes = self._processes(handle)
         return DeviceSample(
             time_ns,
             self._address(handle),
@@ -114,8 +115,20 @@ class Nvml:
             pcie_rx_bytes_per_s=None if rx is None else rx * _KIBI,
             pcie_tx_bytes_per_s=None if tx is None else tx * _KIBI,
             pcie_link_bytes_per_s=link,
+            processes=processes,
             missing=missing,
         )
+
+    def _processes(self, handle: Any) -> dict[int, float]:  # noqa: ANN401
+        """Return the busy processes' shares over the samples that the driver keeps; none where it keeps none."""
+        samples = self._ask({}, "processes", self.api.nvmlDeviceGetProcessUtilization, handle, 0)
+        busy = dict[int, float]()
+        for sample in samples or ():
+            # The engines for video are not part of a device's utilisation; a process may have several samples.
+            percent = max(int(sample.smUtil), int(sample.encUtil), int(sample.decUtil))
+            if percent:
+                busy[int(sample.pid)] = max(busy.get(int(sample.pid), 0.0), min(percent / 100, 1.0))
+        return busy
 
     def _link_bytes_per_s(self, missing: dict[str, str], handle: Any) -> int | None:  # noqa: ANN401
         """Return what the PCIe link carries as it runs now: idle devices run theirs slower."""

@@ -125,6 +125,7 @@ class DeviceSample:
     `utilisation` is the share of time in which it computed (0 to 1), over the driver's last period, or since the
     previous sample. `pcie_rx_bytes_per_s` is towards the device; `pcie_link_bytes_per_s` is the capacity of its link in
     each direction at the current speed, before headers. Network bytes are counters of a device that has ports.
+    `processes` are the shares of its compute time by process id, lately, without idle ones and where they are counted.
     """
 
     time_ns: int
@@ -140,6 +141,7 @@ class DeviceSample:
     pcie_link_bytes_per_s: int | None = None
     network_rx_bytes: int | None = None
     network_tx_bytes: int | None = None
+    processes: Mapping[int, float] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from controller.common.quantities import whole
 from dataplane.topology.units import (
@@ -19,6 +20,7 @@ from dataplane.topology.units import (
     parse_size_bytes,
 )
 
+NEVER: Final[Literal["never"]] = "never"
 _MILLI: Final = re.compile(r"(\d{1,9})m", re.ASCII)
 _PARTS: Final = ("m", "u", "n")
 """Suffixes of Kubernetes for parts of a byte: 100m is hardly ever meant."""
@@ -46,6 +48,15 @@ def _seconds(raw: object) -> float:
     if match is None:
         raise ValueError(f"{raw!r} is not a time such as '30 s' (units: {', '.join(_TIMES)})")
     return float(Decimal(match["number"]) * _TIMES[match["unit"]])
+
+
+def _seconds_or_never(raw: object) -> float:
+    if raw == NEVER:
+        return math.inf
+    try:
+        return _seconds(raw)
+    except ValueError:
+        raise ValueError(f"{raw!r} is neither a time such as '30 s' nor never (units: {', '.join(_TIMES)})") from None
 
 
 def _moment(raw: object) -> int:
@@ -207,6 +218,17 @@ class Duration(Quantity):
     parse = staticmethod(_seconds)
     schema: ClassVar[Mapping[str, Any]] = {
         "type": "string", "description": "A time.", "examples": ["30 s", "10 min", "2 h", "1 d"],
+    }  # fmt: skip
+
+
+class IdleLimit(Quantity):
+    """Seconds; infinitely many for `never`."""
+
+    __slots__ = ()
+    value: float
+    parse = staticmethod(_seconds_or_never)
+    schema: ClassVar[Mapping[str, Any]] = {
+        "type": "string", "description": "A time, or never.", "examples": ["30 min", "1 d", "never"],
     }  # fmt: skip
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
 from controller.apiserver.manifests.kubernetes import is_kubernetes, read_kubernetes
-from controller.apiserver.manifests.quantities import Quantity
+from controller.apiserver.manifests.quantities import NEVER, IdleLimit, Quantity
 from controller.apiserver.manifests.schema import (
     ContainerScript,
     DeviceScript,
@@ -149,7 +150,7 @@ def _spec(document: Document[Script], script: TemplateScript, key: str, *, group
         node_labels=script.node_labels,
         peers=tuple(_peer(document, peer, f"{key}.peers[{at}]") for at, peer in enumerate(script.peers)),
         priority=script.priority,
-        idle_limit_s=None if script.idle_limit is None else script.idle_limit.value,
+        idle_limit_s=_idle_limit(script.idle_limit),
         restart=script.restart,
         restart_limit=script.restart_limit,
         group=group,
@@ -157,6 +158,12 @@ def _spec(document: Document[Script], script: TemplateScript, key: str, *, group
         operators=_operators(document, script, key),
         **told,
     )
+
+
+def _idle_limit(limit: IdleLimit | None) -> float | Literal["never"] | None:
+    if limit is None:
+        return None
+    return NEVER if math.isinf(limit.value) else limit.value
 
 
 def _operators(document: Document[Script], script: TemplateScript, key: str) -> tuple[OperatorCount, ...]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from controller.apiserver.manifests.quantities import Cores, Delay, Duration, Quantity, Rate, Share, Size
+from controller.apiserver.manifests.quantities import Cores, Delay, Duration, IdleLimit, Quantity, Rate, Share, Size
 from controller.apiserver.resources.base import LabelName, LabelValue, Line, Name, Priority, Text
 from controller.apiserver.resources.hardware import DeviceNumber
 from controller.apiserver.resources.pod import Restart
@@ -79,7 +79,7 @@ class TemplateScript(Strict, frozen=True):
     """Labels that the node must have."""
     peers: Annotated[tuple[PeerScript, ...], Meta(max_length=256)] = ()
     priority: Priority = 0
-    idle_limit: Duration | None = None
+    idle_limit: IdleLimit | None = None
     restart: Restart = Restart.ALWAYS
     restart_limit: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     """Maximum number of restarts of each container on a node, with `restart: on-failure`."""

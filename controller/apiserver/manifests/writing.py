@@ -7,7 +7,14 @@ from typing import Any
 import msgspec
 import yaml
 
-from controller.apiserver.manifests.quantities import delay_text, duration_text, milli_text, rate_text, size_text
+from controller.apiserver.manifests.quantities import (
+    NEVER,
+    delay_text,
+    duration_text,
+    milli_text,
+    rate_text,
+    size_text,
+)
 from controller.apiserver.manifests.reading import MAIN
 from controller.apiserver.resources import Pod, PodGroup
 from controller.apiserver.resources.hardware import DeviceNeed
@@ -69,7 +76,8 @@ def _template(spec: PodSpec) -> dict[str, Any]:
 
 
 def _times(spec: PodSpec) -> dict[str, Any]:
-    times = {} if spec.idle_limit_s is None else {"idle_limit": duration_text(spec.idle_limit_s)}
+    limit = spec.idle_limit_s
+    times = {} if limit is None else {"idle_limit": limit if limit == NEVER else duration_text(limit)}
     if spec.stop_grace_s != _DEFAULT_GRACE_S:
         times["stop_grace"] = duration_text(spec.stop_grace_s)
     return times

@@ -124,6 +124,18 @@ class DeviceShare(Strict, frozen=True):
     memory_bytes: Count = 0
 
 
+class DeviceLimit(Strict, frozen=True):
+    """Enforcement of a pod's share of a device on its node; `reason` is why it is only admitted, null if enforced."""
+
+    number: DeviceNumber
+    reason: Line | None = None
+
+    def __str__(self) -> str:
+        """Describe it in a line."""
+        return "enforced by MPS" if self.reason is None else f"admitted, not enforced: {self.reason}"
+
+
+DeviceLimits = Annotated[tuple[DeviceLimit, ...], Meta(max_length=256)]
 DeviceShares = Annotated[tuple[DeviceShare, ...], Meta(max_length=256)]
 
 

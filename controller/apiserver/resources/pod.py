@@ -25,7 +25,7 @@ from controller.apiserver.resources.base import (
     Text,
     TimeNs,
 )
-from controller.apiserver.resources.hardware import DeviceNumber, DeviceShares, Load, Request
+from controller.apiserver.resources.hardware import DeviceLimits, DeviceNumber, DeviceShares, Load, Request
 from controller.apiserver.resources.kind import Kind, Own, Rights, Server, Strategy, Usage, Verb, check_secrets
 from controller.apiserver.resources.operator_devices import OperatorDevices
 from controller.apiserver.resources.startable import environment_problem, image_problem, words_problem
@@ -116,8 +116,8 @@ class PodSpec(Strict, frozen=True):
     """Labels that the node must have."""
     peers: Annotated[tuple[PeerNeed, ...], Meta(max_length=256)] = ()
     priority: Priority = 0
-    idle_limit_s: Seconds | None = None
-    """A pod that is idle for this long is removed."""
+    idle_limit_s: Seconds | Literal["never"] | None = None
+    """A pod that is idle for this long is removed; null: after its node's limit."""
     restart: Restart = Restart.ALWAYS
     restart_limit: Count | None = None
     """Number of restarts of each container on a node after which its failure is the pod's; null: no limit."""
@@ -179,6 +179,8 @@ class PodStatus(Strict, frozen=True):
     finished_ns: TimeNs | None = None
     containers: Annotated[tuple[ContainerStatus, ...], Meta(max_length=16)] = ()
     load: Load | None = None
+    device_limits: DeviceLimits = ()
+    """Enforcement of its shares of devices, as its node has started it."""
     reasons: Lines = ()
     """Reasons to wait, stop or end, by the last writer of the status; a binding clears them."""
     retries: Count = 0

@@ -61,6 +61,11 @@ def checks_of(plan: UpPlan, ready_line: Callable[[str], str | None]) -> Mapping[
         "placement": lambda: check_placement(ready_line("placement")),
         "balance": lambda: check_balance(ready_line("balance")),
         **{f"node-{name}": partial(check_node, settings.address("api"), name) for name in settings.nodes},
+        **{
+            f"drive-{unit}": partial(check_drive, ready_line, f"drive-{unit}")
+            for node in settings.nodes.values()
+            for unit in node.drives
+        },
         **{f"centre-{name}": partial(check_centre, settings.address("api"), name) for name in settings.centres},
     }
 
@@ -286,6 +291,12 @@ async def check_node(api: str, name: str) -> Health:
     status = node.status
     held = f"{len(node.shares)} pods, {status.runtime}"
     return Health(ok=status.ready, text=held if status.ready else f"not ready: {status.reason}; {held}")
+
+
+async def check_drive(ready_line: Callable[[str], str | None], name: str) -> Health:
+    """Return a unit's ready line: the loop has no address to ask, and ends if it can go on no longer."""
+    _, _, text = (ready_line(name) or "").partition("ready: ")
+    return Health(ok=bool(text), text=text or "is not ready")
 
 
 async def check_centre(api: str, name: str) -> Health:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,7 @@ from controller.apps.up.errors import UpError
 from controller.apps.up.remains import NAMESPACES, STATS, SWITCHES
 from controller.apps.up.settings import BalanceSection, UpSettings
 from controller.apps.up.state import StateFolder, write_private
+from controller.balance.running.settings import BusSettings, RunSettings, TelemetryBus
 from controller.balance.settings import BalanceSettings
 from controller.balance.settings import HistorySettings as BalanceHistory
 from controller.cluster.network_state.settings import NetworkStateSettings
@@ -123,6 +124,7 @@ def make_plan(settings: UpSettings, state: StateFolder) -> UpPlan:
         *([] if settings.balance is None else [make.balance(settings.balance)]),
         *(make.node(name) for name in settings.nodes),
         *(make.centre(name) for name in settings.centres),
+        *(make.drive(node, unit) for node, unit in _drives(settings)),
     ]
     if not settings.switches:
         daemons.insert(0, make.fabric(load))
@@ -271,12 +273,7 @@ class _Maker:
             api=self.settings.address("api"),
             profiles=section.profiles or defaults.profiles,
             topology=self.topology_file,
-            network=NetworkStateSettings(
-                feed=self.settings.address("collector"),
-                path_server=self.settings.address("paths"),
-                tls=self.settings.tls,
-                stale_after_ns=section.stale_after_ns,
-            ),
+            network=self._network_state(),
             queue=section.queue,
             metrics=section.metrics,
             explained_nodes=section.explained_nodes,
@@ -339,6 +336,7 @@ class _Maker:
             topology=self.topology_file,
             labels=section.labels,
             devices=section.devices,
+            mps=section.mps,
             network_namespace=str(self._namespaces / name) if in_kernel else None,
             report_s=section.report_s,
             restart=section.restart,
@@ -391,6 +389,55 @@ class _Maker:
         plan = DaemonPlan(f"centre-{name}", words, settings, {}, reloads=reloads, token=token, asks=asks)
         return dataclasses.replace(plan, role=Role.CENTRE, subject=name)
 
+    def drive(self, node: str, unit: str) -> DaemonPlan:
+        """Return the control loop of a unit of a node; it reports to this API server as the holder of a pool."""
+        section, key = self.settings.nodes[node].drives[unit], f"nodes.{node}.drives.{unit}"
+        levers, pool, holder = section.levers, section.levers.pool, None
+        if pool is not None and pool.api is None and pool.token_file is None:
+            levers, holder = replace(levers, pool=replace(pool, api=self.settings.address("api"))), pool.holder
+        try:
+            settings = RunSettings(
+                unit=unit,
+                bus=self._bus(node, section.bus),
+                load=section.load,
+                levers=levers,
+                control=section.control,
+                table=section.table,
+                platform=section.platform,
+                interval_s=section.interval_s,
+                silence=section.silence,
+                rest_s=section.rest_s,
+                record=section.record,
+            )
+        except ValueError as error:
+            raise UpError(f"{key}: {error}") from None
+        name, words = f"drive-{unit}", ("balance", "drive", "--quiet")
+        # Released before the node's manager stops, and before the API that books a pool's units.
+        asks = ("fabric", "collector", "paths", "api", f"node-{node}")
+        plan = DaemonPlan(name, words, settings, {}, asks=asks)
+        if holder is None:
+            return plan
+        token = self.state.path / "tokens" / name
+        return dataclasses.replace(plan, token=token, role=Role.HOLDER, subject=holder)
+
+    def _bus(self, node: str, bus: BusSettings | None) -> BusSettings:
+        """Return the meter of a unit's bus: the link to its host, unless one is stated."""
+        if bus is None:
+            state = self._network_state()
+            return BusSettings(telemetry=TelemetryBus(host=node, topology=self.topology_file, network_state=state))
+        in_kernel = not self.settings.switches and self.settings.time is Time.KERNEL
+        if bus.interface is not None and bus.interface.namespace is None and in_kernel:
+            return replace(bus, interface=replace(bus.interface, namespace=str(self._namespaces / node)))
+        return bus
+
+    def _network_state(self) -> NetworkStateSettings:
+        return NetworkStateSettings(
+            feed=self.settings.address("collector"),
+            path_server=self.settings.address("paths"),
+            tls=self.settings.tls,
+            stale_after_ns=self.settings.scheduler.stale_after_ns,
+        )
+
     @property
     def _namespaces(self) -> Path:
         """Folder of links to hosts' namespaces, whatever the fabric's name."""
@@ -410,6 +457,16 @@ class _Maker:
     def _sample_every(self) -> int:
         """Return the factor of flows' rates, which is exact if all flows are sampled alike."""
         return self.watches[0].sample_every if self.watches else 1
+
+
+def _drives(settings: UpSettings) -> Iterator[tuple[str, str]]:
+    """Yield the nodes and names of units to control; raise UpError for a name that two nodes use."""
+    nodes = dict[str, str]()
+    for node, section in settings.nodes.items():
+        for unit in section.drives:
+            if (other := nodes.setdefault(unit, node)) != node:
+                raise UpError(f"nodes.{node}.drives.{unit}: node {other} has a unit of that name")
+            yield node, unit
 
 
 def _scaled(settings: UpSettings, topology: Topology) -> tuple[Topology, ScaledLoad | None]:

@@ -15,7 +15,11 @@ from controller.apiserver.resources.hardware import DeviceNumber
 from controller.apiserver.settings import ApiLimits, AuditSettings, Retention, StoragePlace, TlsSettings
 from controller.apiserver.settings import MetricsSettings as ApiMetrics
 from controller.apps.up.state import StateFolder, default_run
-from controller.balance.rules import TABLE, IntervalTable
+from controller.balance.control.controller import ControlSettings
+from controller.balance.levers.settings import LeverSettings
+from controller.balance.rules import TABLE, IntervalRule, IntervalTable, PlatformRule
+from controller.balance.running.settings import BusSettings, LoadSettings
+from controller.balance.running.silence import SilenceSettings as DriveSilence
 from controller.balance.settings import MetricsSettings as BalanceMetrics
 from controller.balance.settings import MovingSettings
 from controller.common.tracing import TraceSettings
@@ -37,7 +41,7 @@ from controller.scheduling.tasks.settings import TaskSettings
 from controller.workloads.centres.settings import LocalSettings, SqlSettings, TrialSettings, UnitSettings
 from controller.workloads.centres.settings import MetricsSettings as CentreMetrics
 from controller.workloads.nodes.runtimes.settings import RuntimeSettings
-from controller.workloads.nodes.settings import IdleSection, ImagesSection, LimitsSection, RestartSection
+from controller.workloads.nodes.settings import IdleSection, ImagesSection, LimitsSection, MpsSection, RestartSection
 from controller.workloads.placement.settings import FlappingSettings, RetrySettings, SilenceSettings
 from controller.workloads.placement.settings import MetricsSettings as PlacementMetrics
 from dataplane.config import Settings, Strict
@@ -196,6 +200,31 @@ class BalanceSection(Settings, frozen=True):
     """Prometheus endpoint, also the liveness check; default: on loopback at the documented port."""
 
 
+class DriveSection(Settings, frozen=True):
+    """The control loop of a unit of a node, `millrace balance drive`; see docs/cluster/balance-service.md."""
+
+    load: LoadSettings
+    """Meter of the unit's cores."""
+    bus: BusSettings | None = None
+    """Meter of its bus; default: the link to the node's host, by telemetry. A device is looked up in the host."""
+    levers: LeverSettings = LeverSettings()
+    """Its levers; a pool is this API server's by default."""
+    control: ControlSettings = ControlSettings()
+    """Its controller."""
+    table: IntervalRule | None = None
+    """The rule of the interval table; default: the specification's, unless there is `platform`."""
+    platform: PlatformRule | None = None
+    """The platform's rule instead."""
+    interval_s: PositiveS = 1.0
+    """Length of the interval of each sample."""
+    silence: DriveSilence = DriveSilence()
+    """Reaction to missing samples."""
+    rest_s: PositiveS = 30.0
+    """Time after which a failed lever is tried again."""
+    record: str | None = None
+    """A CSV file to which each turn is appended; default: none."""
+
+
 class NodeSection(Settings, frozen=True):
     """A host that this machine serves; see docs/cluster/nodes.md."""
 
@@ -205,6 +234,8 @@ class NodeSection(Settings, frozen=True):
     """Labels of the Node resource, set at its creation."""
     devices: dict[DeviceNumber, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """Devices for a container that holds a share of one, by device number: paths in /dev, or CDI names."""
+    mps: MpsSection | None = None
+    """Enforcement of shares of NVIDIA's devices; default: they are only admitted."""
     report_s: PositiveS = 5.0
     """Time between two reports; short enough for link measurements to count as fresh."""
     restart: RestartSection = RestartSection()
@@ -214,7 +245,9 @@ class NodeSection(Settings, frozen=True):
     images: ImagesSection = ImagesSection()
     """Retention of images that no pod uses."""
     idle: IdleSection = IdleSection()
-    """Definition of an idle node."""
+    """Idle pods."""
+    drives: dict[Name, DriveSection] = msgspec.field(default_factory=dict)
+    """Control loops of the node's compute units, by the unit's name; default: none."""
 
 
 class CentreSection(Settings, frozen=True):

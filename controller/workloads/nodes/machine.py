@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from collectors.devices.discovery import discover
 from collectors.devices.interfaces import interface_rates, read_interfaces
 from collectors.devices.nvml import Nvml
 from collectors.devices.root import Root
 from collectors.devices.sampling import Sampler
-from collectors.devices.values import InterfaceRates, InterfaceSample
+from collectors.devices.values import DeviceSample, InterfaceRates, InterfaceSample
 from controller.apiserver.agents.access import namespace_of
 from controller.apiserver.resources.hardware import Hardware, Load
 from controller.apiserver.resources.node import DeviceLoad, HostLink
 from controller.cluster.hardware.nodes import node_of, node_of_machine
 from controller.cluster.hardware.values import Node as NodeValue
+from controller.workloads.nodes.deciding.idle import DeviceActivity
 from controller.workloads.nodes.errors import NodeError
 from controller.workloads.nodes.settings import NodeSettings
 from dataplane.clock import Clock
 from dataplane.errors import FabricError
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import DeviceKind, Topology
+
+_MACHINE: Final = Root(Path("/"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +45,15 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Load of a node; `rates` are those of its network device in its network namespace."""
+    """Load of a node; `rates` are those of its network device in its network namespace.
+
+    `activities` are the uses of devices by their numbers.
+    """
 
     load: Load | None = None
     devices: tuple[DeviceLoad, ...] = ()
     rates: InterfaceRates | None = None
+    activities: Mapping[int, DeviceActivity] = field(default_factory=dict)
 
 
 def machine_of(settings: NodeSettings, nvml: Nvml | str) -> Machine:
@@ -67,11 +75,23 @@ def machine_of(settings: NodeSettings, nvml: Nvml | str) -> Machine:
 
 
 class Gauges:
-    """Reads a node's load; keeps counters, as rates need two readings. Reading takes some ms."""
+    """Reads a node's load; keeps counters, as rates need two readings. Reading takes some ms.
 
-    def __init__(self, settings: NodeSettings, machine: Machine, clock: Clock, nvml: Nvml | str) -> None:
+    `cgroup` is the parent of its pods' control groups, by which processes on devices are attributed to pods.
+    """
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        machine: Machine,
+        clock: Clock,
+        nvml: Nvml | str,
+        *,
+        cgroup: str = "",
+        root: Root = _MACHINE,
+    ) -> None:
         self._settings, self._machine, self._clock = settings, machine, clock
-        self._root = Root(Path("/"))
+        self._cgroup, self._root = cgroup, root
         self._sampler = Sampler(self._root, clock, None if isinstance(nvml, str) else nvml)
         self._namespace = namespace_of(settings.network_namespace)
         self._before: InterfaceSample | None = None
@@ -85,15 +105,37 @@ class Gauges:
         if host.memory_used_bytes is not None and host.memory_total_bytes is not None:
             free = host.memory_total_bytes - host.memory_used_bytes
         busy = None if host.cpu_busy is None else min(max(host.cpu_busy, 0.0), 1.0)
-        return Figures(Load(busy=busy, memory_free_bytes=free), self._devices(), self._rates())
+        samples = self._samples()
+        activities = {number: self._activity(sample) for number, sample in samples.items()}
+        return Figures(Load(busy=busy, memory_free_bytes=free), self._devices(samples), self._rates(), activities)
 
-    def _devices(self) -> tuple[DeviceLoad, ...]:
-        """Return the load of devices with known numbers: those found here."""
+    def _activity(self, sample: DeviceSample) -> DeviceActivity:
+        pods, others = dict[str, float](), 0.0
+        for process, share in sample.processes.items():
+            if (pod := self._pod_of(process)) is None:
+                others += share
+            else:
+                pods[pod] = pods.get(pod, 0.0) + share
+        return DeviceActivity(sample.utilisation, pods, others)
+
+    def _pod_of(self, process: int) -> str | None:
+        """Return the name of the node's pod that a process belongs to; None for others, and if it has ended."""
+        for line in (self._root.text("proc", str(process), "cgroup") or "").splitlines():
+            # Containers' own groups lie below their pod's; the manager itself may run in a container.
+            _, separator, rest = line.partition(f"{self._cgroup}/pod-")
+            if separator:
+                return rest.partition("/")[0]
+        return None
+
+    def _samples(self) -> Mapping[int, DeviceSample]:
+        """Return samples of devices with known numbers: those found here."""
         samples = {sample.address: sample for sample in self._sampler.devices()} if self._machine.addresses else {}
+        numbered = ((number, samples.get(address)) for number, address in enumerate(self._machine.addresses))
+        return {number: sample for number, sample in numbered if sample is not None}
+
+    def _devices(self, samples: Mapping[int, DeviceSample]) -> tuple[DeviceLoad, ...]:
         loads = []
-        for number, address in enumerate(self._machine.addresses):
-            if (sample := samples.get(address)) is None:
-                continue
+        for number, sample in samples.items():
             used, total = sample.memory_used_bytes, sample.memory_total_bytes
             load = Load(
                 busy=None if sample.utilisation is None else min(max(sample.utilisation, 0.0), 1.0),

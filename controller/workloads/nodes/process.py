@@ -68,7 +68,7 @@ async def serve(
             settings=settings,
             machine=machine,
             place=place,
-            gauges=Gauges(settings, machine, MonotonicClock(), nvml),
+            gauges=Gauges(settings, machine, MonotonicClock(), nvml, cgroup=place.cgroup),
             runtime_version=version,
             now_ns=boot_time_ns,
         )

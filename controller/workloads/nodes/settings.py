@@ -49,12 +49,18 @@ class RestartSection(Settings, frozen=True):
 
 
 class IdleSection(Settings, frozen=True):
-    """Thresholds of idle containers, and exemptions from their `idle_limit_s`."""
+    """Thresholds of idle pods, how long they stay, and exemptions from that."""
 
+    limit_s: PositiveS | None = 691_200.0
+    """Idle time after which a pod without an `idle_limit` of its own ends; null: it stays."""
     cpu_share: Annotated[float, Meta(ge=0, le=64)] = 0.01
     """CPU share of one CPU above which a container is not idle."""
     network_bps: Annotated[int, Meta(ge=0)] = 10_000
     """Traffic of its network namespace, both directions together, above which a container is not idle."""
+    device_share: Annotated[float, Meta(ge=0, le=1)] = 0.005
+    """Share of a device's compute time above which a pod that holds it is not idle; drivers count in hundredths."""
+    unknown_device_is_busy: bool = True
+    """A pod with a device that does not report its use never counts as idle; false: its CPU time and traffic decide."""
     slow_start_s: PositiveS = 5.0
     """Start time, fetching included, above which an image counts as slow to start."""
     last_copy_factor: Annotated[float, Meta(ge=1, le=1e6)] = 4.0
@@ -63,8 +69,15 @@ class IdleSection(Settings, frozen=True):
     @property
     def terms(self) -> IdleTerms:
         """Return the section's values as decisions use them."""
-        slow_ns = round(self.slow_start_s * NS_PER_S)
-        return IdleTerms(self.cpu_share, self.network_bps, slow_ns, self.last_copy_factor)
+        return IdleTerms(
+            cpu_share=self.cpu_share,
+            network_bps=self.network_bps,
+            device_share=self.device_share,
+            unknown_device_is_busy=self.unknown_device_is_busy,
+            limit_s=self.limit_s,
+            slow_start_ns=round(self.slow_start_s * NS_PER_S),
+            last_copy_factor=self.last_copy_factor,
+        )
 
 
 class LimitsSection(Strict, frozen=True):
@@ -94,6 +107,17 @@ class ImagesSection(Settings, frozen=True):
     """Total bytes of images above which unused ones are removed, the longest unused first."""
 
 
+class MpsSection(Strict, frozen=True):
+    """CUDA's multi-process service, which limits pods with shares of NVIDIA's devices while its daemon runs."""
+
+    pipes: str = "/tmp/nvidia-mps"  # noqa: S108 - the service's own default
+    """Folder of its pipes, CUDA_MPS_PIPE_DIRECTORY of the daemon."""
+    shared_memory: str = "/dev/shm"  # noqa: S108 - Linux's
+    """Folder that the daemon has at /dev/shm; those pods have it there, too."""
+    cdi: str = "/var/run/cdi"
+    """Folder of CDI files that the runtime reads."""
+
+
 class NodeSettings(Settings, frozen=True):
     """Settings of `millrace node serve`."""
 
@@ -115,6 +139,8 @@ class NodeSettings(Settings, frozen=True):
     """Labels of the Node resource, if this manager creates it."""
     devices: dict[DeviceNumber, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """Devices by number: paths in /dev, or CDI names, for a container that holds a share of the device."""
+    mps: MpsSection | None = None
+    """Enforcement of shares of NVIDIA's devices; null: they are only admitted."""
     network_namespace: str | None = None
     """Network namespace of pods: a path, a name of `ip netns`, or FABRIC:HOST of a kernel fabric; null: none."""
     interface: str | None = None

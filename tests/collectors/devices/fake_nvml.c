@@ -6,11 +6,12 @@
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; char bus_id[32]; } pci_info;
 typedef struct { unsigned long long total, free, used; } memory_info;
 typedef struct { unsigned gpu, memory; } utilisation;
+typedef struct { unsigned pid; unsigned long long time_us; unsigned sm, memory, encoder, decoder; } process_sample;
 
 typedef struct { unsigned id, p2p, slices, count, processors, copiers, decoders, encoders, jpeg, ofa; unsigned long long mb; } profile;
 typedef struct { unsigned id, slices, count, processors, copiers, decoders, encoders, jpeg, ofa; } part_profile;
 
-enum { OK = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, INSUFFICIENT_SIZE = 7, LOST = 15, IN_USE = 19, NO_RESOURCES = 23 };
+enum { OK = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, LOST = 15, IN_USE = 19, NO_RESOURCES = 23 };
 static int first, third;
 
 static int answer(const void *device, int code) { return device == &first ? OK : code; }
@@ -51,8 +52,23 @@ int nvmlDeviceGetNumGpuCores(void *device, unsigned *value) { *value = 1000; ret
 int nvmlDeviceGetMaxClockInfo(void *device, int type, unsigned *mhz) { (void)device; *mhz = type == 1 ? 1500 : 0; return OK; }
 int nvmlDeviceGetClockInfo(void *device, int type, unsigned *mhz) { (void)device; *mhz = type == 1 ? 1200 : 0; return OK; }
 int nvmlDeviceGetUtilizationRates(void *device, utilisation *rates) {
-    rates->gpu = 42; rates->memory = 7;
+    const char *busy = getenv("FAKE_NVML_BUSY");
+    rates->gpu = busy ? (unsigned)atoi(busy) : 42; rates->memory = 7;
     return answer(device, NOT_SUPPORTED);
+}
+/* The first one's processes: FAKE_NVML_PROCESSES lists them as PID:PERCENT,PID:PERCENT. */
+int nvmlDeviceGetProcessUtilization(void *device, process_sample *samples, unsigned *count, unsigned long long since) {
+    const char *listed = getenv("FAKE_NVML_PROCESSES");
+    unsigned most = samples == NULL ? 0 : *count, found = 0, pid, percent;
+    (void)since;
+    if (device != &first) return NOT_SUPPORTED;
+    for (; listed && sscanf(listed, "%u:%u", &pid, &percent) == 2; found++) {
+        if (found < most) samples[found] = (process_sample){.pid = pid, .sm = percent};
+        listed = strchr(listed, ',');
+        listed = listed ? listed + 1 : NULL;
+    }
+    *count = found;
+    return found == 0 ? NOT_FOUND : found > most ? INSUFFICIENT_SIZE : OK;
 }
 int nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts) { *milliwatts = 123456; return answer(device, NOT_SUPPORTED); }
 int nvmlDeviceGetTemperature(void *device, int sensor, unsigned *celsius) {

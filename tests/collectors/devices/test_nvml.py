@@ -82,6 +82,7 @@ def test_samples(answer: Any) -> None:
         "pcie_link_bytes_per_s": 7_876_923_076,
         "network_rx_bytes": None,
         "network_tx_bytes": None,
+        "processes": {},
         "missing": {},
     }
     assert (second["address"], second["missing"]["utilisation"]) == ("nvml 1", "NVML: GPU is lost")

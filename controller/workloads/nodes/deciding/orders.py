@@ -12,7 +12,8 @@ from controller.apiserver.resources.operator_devices import VARIABLE as OPERATOR
 from controller.apiserver.resources.operator_devices import text_of
 from controller.apiserver.resources.pod import Container, Pod
 from controller.workloads.nodes.deciding.limits import PodLimits
-from controller.workloads.nodes.deciding.values import ATTEMPT_LABEL, MANAGER_LABEL
+from controller.workloads.nodes.deciding.shares import Mps, label_of, limits_of
+from controller.workloads.nodes.deciding.values import ATTEMPT_LABEL, MANAGER_LABEL, SHARES_LABEL
 from controller.workloads.nodes.runtimes.base import (
     CONTAINER_LABEL,
     EPOCH_LABEL,
@@ -45,6 +46,8 @@ class Place:
     known: Mapping[int, DeviceKind] = field(default_factory=dict)
     is_stated: bool = False
     limits: PodLimits = field(default_factory=PodLimits)
+    mps: Mps | str = "`mps` of the node's settings is off"
+    """Service that enforces shares of NVIDIA's devices, or why there is none."""
 
     @property
     def cgroup(self) -> str:
@@ -71,6 +74,7 @@ def order_of(
     node's; limits over several containers together are not part of an order.
     """
     name, request = pod.metadata.name, pod.spec.request
+    shares = limits_of(pod.status.devices, place.devices, place.mps, is_stated=place.is_stated)
     return ContainerOrder(
         # Names contain hyphens themselves: pod a-b with container c is not pod a with container b-c.
         name=f"millrace_{place.node}_{place.identity}_{name}_{container.name}",
@@ -82,6 +86,7 @@ def order_of(
             EPOCH_LABEL: str(pod.status.epoch),
             CONTAINER_LABEL: container.name,
             ATTEMPT_LABEL: str(attempt),
+            **({SHARES_LABEL: label_of(shares.limits)} if shares.limits else {}),
         },
         image=image,
         bundle=None if container.bundle is None else Path(container.bundle),
@@ -91,6 +96,7 @@ def order_of(
             **container.environment,
             **(secrets or {}),
             **_device_variables(place, pod),
+            **shares.environment,
             **_chosen(pod),
         },
         working_folder=container.working_folder,
@@ -99,7 +105,7 @@ def order_of(
         memory_bytes=place.limits.memory_of(pod),
         disk_bytes=place.limits.disk_bytes,
         processes=place.limits.processes,
-        devices=_devices(place, pod),
+        devices=(*_devices(place, pod), *shares.devices),
         network_namespace=place.network_namespace,
         cgroup_parent=place.cgroup_of(name),
     )

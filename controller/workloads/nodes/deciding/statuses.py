@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from controller.apiserver.resources.hardware import Load
 from controller.apiserver.resources.pod import ContainerStatus, Phase, Pod, PodStatus
 from controller.workloads.nodes.deciding.planning import end_of, is_done, own_containers
-from controller.workloads.nodes.deciding.values import NO_RECORD, Actual, Record, Wanted
+from controller.workloads.nodes.deciding.shares import limits_in
+from controller.workloads.nodes.deciding.values import NO_RECORD, SHARES_LABEL, Actual, Record, Wanted
 from controller.workloads.nodes.runtimes.base import ContainerPhase
 
 _LINE: Final = 1024
@@ -37,6 +38,10 @@ def status_of(
         started_ns=started,
         containers=containers,
         load=load if load is not None else pod.status.load,
+        device_limits=next(
+            (limits_in(container.state.labels.get(SHARES_LABEL, "")) for container in own.values()),
+            pod.status.device_limits,
+        ),
         reasons=pod.status.reasons if wanted.going is not None else problems,
     )
 

@@ -23,6 +23,9 @@ from dataplane.clock import NS_PER_S
 ATTEMPT_LABEL: Final = "millrace.attempt"
 """Label of a container: number of its earlier starts in the same binding."""
 
+SHARES_LABEL: Final = "millrace.shares"
+"""Label of a container: enforcement of its shares of devices."""
+
 MANAGER_LABEL: Final = "millrace.manager"
 """Label of a container: identity of the state folder whose manager created it; others leave it alone."""
 
@@ -46,10 +49,17 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class IdleTerms:
-    """Thresholds of idleness (CPU share of one CPU, bit/s), and the factor by which some pods may be idle longer."""
+    """Thresholds of idleness (CPU share of one CPU, bit/s, share of a device's time), and how long idle pods stay.
+
+    `limit_s` is for pods without a limit of their own, None for no limit; some may be idle
+    `last_copy_factor` times as long.
+    """
 
     cpu_share: float = 0.01
     network_bps: int = 10_000
+    device_share: float = 0.005
+    unknown_device_is_busy: bool = True
+    limit_s: float | None = None
     slow_start_ns: int = 5 * NS_PER_S
     last_copy_factor: float = 4.0
 

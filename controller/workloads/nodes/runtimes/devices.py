@@ -1,8 +1,8 @@
 """Devices of the machine that a container may use: their files, and the variables that narrow a program to them.
 
 Enforced: a container reaches the files that it is given, by path and number, and no others (control group "devices", or
-its BPF program). Not enforced: the scheduler admits a share of a device in thousandths, but nothing here divides a
-device's time or memory. The vendors' libraries read the variables; a program may ignore them.
+its BPF program). The vendors' libraries read the variables; a program may ignore them. What enforces shares is in
+controller/workloads/nodes/deciding/shares.py.
 """
 
 from __future__ import annotations

@@ -15,12 +15,14 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from collectors.devices.root import Root
 from controller.apiserver.agents.secret_files import secrets_of
 from controller.apiserver.client import ApiClient
 from controller.apiserver.registry.placements import Release as ReleaseItem
 from controller.apiserver.registry.placements import ReleaseRequest
 from controller.apiserver.resources.pod import Container, Phase, Pod
 from controller.common.errors import ApiError, ControllerError, StaleError, reason_of
+from controller.workloads.nodes import mps
 from controller.workloads.nodes.deciding.orders import Place, order_of
 from controller.workloads.nodes.deciding.planning import plan
 from controller.workloads.nodes.deciding.records import NOTHING, Memory, after_failure, after_start, observe
@@ -88,6 +90,7 @@ class Driver:
         """Callback for each image that a pod is about to run."""
         self._client, self._runtime, self._keeper = client, runtime, keeper
         self.place, self._settings, self._terms = place, settings, settings.restart.terms
+        self.find_mps = mps.finder(settings.mps, settings.runtime.kind, f"{place.node}-{place.identity}", Root())
         self._secrets = None if settings.secrets is None else Path(settings.secrets)
         self._now_ns, self._on_change, self._on_release = now_ns, on_change, on_release
         self._changed, self._dirty = asyncio.Event(), asyncio.Event()
@@ -428,12 +431,12 @@ class Driver:
 
     def _place_now(self) -> Place:
         """Return the current place of containers: a restarted fabric has new namespaces of the same names."""
-        namespace = self.place.network_namespace
+        place, namespace = replace(self.place, mps=self.find_mps()), self.place.network_namespace
         if namespace is None:
-            return self.place
+            return place
         if not namespace.exists():
             raise OrderError(f"network namespace {namespace} does not exist")
-        return replace(self.place, network_namespace=namespace.resolve())
+        return replace(place, network_namespace=namespace.resolve())
 
     async def _release(self, name: str, action: Release) -> None:
         await self._on_release(name)

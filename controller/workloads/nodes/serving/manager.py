@@ -222,7 +222,7 @@ class Manager:
             devices=usage.figures.devices,
             images=usage.images,
             link=link_of(usage.figures.rates, time.monotonic_ns()),
-            notes=tuple(note[:1024] for note in (*self._machine.notes, usage.problem) if note),
+            notes=tuple(note[:1024] for note in (*self._machine.notes, *usage.notes, usage.problem) if note),
         )
 
     def _away(self, problem: str) -> None:

@@ -13,7 +13,13 @@ from controller.apiserver.resources.hardware import Load
 from controller.apiserver.resources.node import Image
 from controller.apiserver.resources.pod import Phase
 from controller.common.errors import reason_of
-from controller.workloads.nodes.deciding.idle import Activity, idle_reason, limit_s, observe
+from controller.workloads.nodes.deciding.idle import (
+    Activity,
+    device_share,
+    idle_reason,
+    limit_s,
+    observe,
+)
 from controller.workloads.nodes.deciding.values import Actual
 from controller.workloads.nodes.machine import Figures, Gauges
 from controller.workloads.nodes.runtimes.base import Runtime
@@ -24,6 +30,8 @@ from dataplane.cgroups import Usage
 LOGGER: Final = logging.getLogger("millrace.node")
 _AT_ONCE: Final = 8
 _MOST_IMAGES: Final = 1024
+_READS: Final = 2
+"""Readings after which every device that ever reports its use has done so."""
 
 
 class UsageReader:
@@ -45,12 +53,14 @@ class UsageReader:
         self.images: tuple[Image, ...] = ()
         self.loads: dict[str, Load] = {}
         self._activities: dict[tuple[str, int], Activity] = {}
+        self._reads = 0
         self._said = ""
 
     async def read(self) -> None:
         """Read everything once; unreadable figures stay as they were."""
         before = self._gauges.problem
         self.figures = await asyncio.to_thread(self._gauges.read)
+        self._reads += 1
         if self.problem and self.problem != before:
             LOGGER.warning("%s", self.problem)
         try:
@@ -72,6 +82,24 @@ class UsageReader:
     def problem(self) -> str:
         """Reason why the node's network counters cannot be read; empty if they can."""
         return self._gauges.problem
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Devices whose use is unknown, a line each."""
+        # Some drivers only count busy time: their first reading yields nothing.
+        if self._reads < _READS or not self._settings.idle.unknown_device_is_busy:
+            return ()
+        known = {number for number, activity in self.figures.activities.items() if activity.total is not None}
+        return tuple(
+            f"device {number} does not report its use: pods that hold it never count as idle"
+            for number in sorted(self._driver.place.known)
+            if self._is_real(number) and number not in known
+        )
+
+    def _is_real(self, number: int) -> bool:
+        """Return whether a device exists: those of a topology that have no files are only allocated."""
+        place = self._driver.place
+        return not place.is_stated or bool(place.devices.get(number))
 
     async def _usages(self, containers: Iterable[Actual]) -> dict[str, list[Usage]]:
         """Return containers' usage, by pod; without those that have ended meanwhile."""
@@ -98,13 +126,16 @@ class UsageReader:
         network_bps = None
         if self._driver.place.network_namespace is not None and rates is not None:
             network_bps = rates.rx_bps + rates.tx_bps
+        terms = self._settings.idle.terms
         for name, used in usages.items():
             if (pod := pods.get(name)) is None:
                 continue
             key = (pod.metadata.uid, pod.status.epoch)
             cpu_ns = sum(usage.cpu_ns or 0 for usage in used)
             last = before.get(key)
-            self._activities[key] = observe(last, now_ns, cpu_ns, network_bps, self._settings.idle.terms)
+            held = [share for share in pod.status.devices if self._is_real(share.number)]
+            device = device_share(name, held, self.figures.activities, terms)
+            self._activities[key] = observe(last, now_ns, cpu_ns, network_bps, terms, device=device)
             self.loads[name] = self._load(pod, used, last, cpu_ns, now_ns)
         self._dismiss_idle(pods.values(), now_ns)
 
@@ -125,9 +156,9 @@ class UsageReader:
         starts = self._starts_ns(pods)
         for pod in pods:
             activity = self._activities.get((pod.metadata.uid, pod.status.epoch))
-            if activity is None or pod.spec.idle_limit_s is None:
-                continue
             limit = limit_s(pod.spec.idle_limit_s, _image_of(pod), copies, starts, self._settings.idle.terms)
+            if activity is None or limit is None:
+                continue
             reason = idle_reason(activity, now_ns, limit)
             if reason is not None and self._driver.wanted_of(pod).going is None:
                 LOGGER.info("pod %s: %s", pod.metadata.name, reason)

@@ -51,6 +51,7 @@ group:
       - {name: a, image: x, working_folder: /tmp}
       - {name: b, bundle: /bundles/b}
     cpu: 2
+    idle_limit: never
   allreduce: {}
 """
 
@@ -81,6 +82,7 @@ def test_manifest_states_resources() -> None:
     assert (made.spec.size, made.spec.wait_s, made.spec.priority) == (4, 90.0, 2)
     assert made.spec.template is not None
     assert [container.name for container in made.spec.template.containers] == ["a", "b"]
+    assert made.spec.template.idle_limit_s == "never"
     assert made.spec.allreduce is not None
 
 
@@ -163,7 +165,8 @@ def test_pod_states_its_operators() -> None:
         ("5Mbit/s", "5", "s.yaml:15: pod.peers[0].min_bandwidth: 5 is not a rate such as '5 Mbit/s'"),
         ("2ms", "2", "s.yaml:15: pod.peers[0].max_delay: 2 is not a delay such as '2 ms'"),
         ("{pod: db}", "{pod: db, host: h1}", "s.yaml:16: pod.peers[1]: a peer is either a `pod` or a `host`"),
-        ("10 min", "10 minutes", "s.yaml:18: pod.idle_limit: '10 minutes' is not a time such as '30 s' (units: ms, s,"),
+        ("10 min", "nevr", "s.yaml:18: pod.idle_limit: 'nevr' is neither a time such as '30 s' nor never"),
+        ("10 min", "10 minutes", "s.yaml:18: pod.idle_limit: '10 minutes' is neither a time such as '30 s' nor never"),
         ("on-failure", "on-fail", ("s.yaml:19: pod.restart: 'on-fail' is not one of always, on-failure, never; did you "
                                   "mean `on-failure`?")),
         ("image: busybox", "bundle: /x\n  image: b", "s.yaml:1: pod: has either `image` or `bundle`, not both"),

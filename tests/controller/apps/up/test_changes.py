@@ -9,10 +9,19 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from controller.apps.up.errors import UpError
 from controller.apps.up.plan import UpPlan, make_plan
-from controller.apps.up.settings import BalanceSection, CentreSection, NodeSection, RestartSettings, UpSettings
+from controller.apps.up.settings import (
+    BalanceSection,
+    CentreSection,
+    DriveSection,
+    NodeSection,
+    RestartSettings,
+    UpSettings,
+)
 from controller.apps.up.state import StateFolder
 from controller.apps.up.supervision.changes import Changes, changes
+from controller.balance.running.settings import LoadSettings
 from dataplane.config import Strict, load
 from dataplane.errors import MillraceError
 from dataplane.fabric.live.settings import Time
@@ -57,6 +66,19 @@ def test_nodes_and_centres_come_and_go(state: StateFolder, settings: UpSettings)
         "node-h2: removed from the settings; stops",
         "settings reloaded",
     ]
+
+
+def test_drives_come_and_go_with_their_nodes(state: StateFolder, settings: UpSettings) -> None:
+    """A loop is started and stopped beside its node's manager, which runs on."""
+    drive = DriveSection(load=LoadSettings(group="/u0"))
+    without, with_drive = NodeSection(), NodeSection(drives={"u0": drive})
+    old = replace(settings, nodes={"h1": without, "h2": with_drive})
+    made = reloaded(state, old, replace(settings, nodes={"h1": NodeSection(drives={"u1": drive}), "h2": without}))
+    assert (made.added, made.removed, made.waiting) == (("drive-u1",), ("drive-u0",), {})
+    other = NodeSection(drives={"u0": replace(drive, interval_s=0.5)})
+    assert reloaded(state, old, replace(old, nodes={"h1": without, "h2": other})).waiting == {"drive-u0": ("interval",)}
+    with pytest.raises(UpError, match=r"nodes\.h2\.drives\.u0: node h1 has a unit of that name"):
+        reloaded(state, old, replace(settings, nodes={"h1": with_drive, "h2": with_drive}))
 
 
 def test_first_centre_restarts_the_scheduler(state: StateFolder, settings: UpSettings) -> None:

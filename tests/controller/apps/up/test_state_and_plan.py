@@ -18,8 +18,11 @@ from controller.apps.up.command import UpOptions, run, status
 from controller.apps.up.errors import UpError
 from controller.apps.up.places import default_state
 from controller.apps.up.plan import UpPlan, make_plan, settings_file, write_generated
-from controller.apps.up.settings import BalanceSection, CentreSection, NodeSection, UpSettings
+from controller.apps.up.settings import BalanceSection, CentreSection, DriveSection, NodeSection, UpSettings
 from controller.apps.up.state import StateFolder, default_run, free_port
+from controller.balance.levers.settings import LeverSettings, PoolLever
+from controller.balance.rules import PlatformRule
+from controller.balance.running.settings import BusSettings, InterfaceBus, LoadSettings, RunSettings
 from controller.balance.settings import BalanceSettings, MovingSettings
 from controller.network.daemon_settings import DaemonSettings
 from controller.network.paths.settings import PathServerSettings
@@ -222,6 +225,43 @@ def test_units_of_pools_are_balanced_as_configured(state: StateFolder) -> None:
     assert (settings.interval_s, settings.moving.margin, settings.api) == (0.5, 0.2, plain.address("api"))
     assert settings.history is not None
     assert settings.history.file == str(state.path / "balance.sqlite")
+
+
+def test_drives_measure_their_hosts_link_and_hold_units(state: StateFolder) -> None:
+    plain = settings_of(state, "leaf-spine")
+    pool = PoolLever(pool="gpus", holder="h1-gpus", set=True)
+    alone = DriveSection(load=LoadSettings(group="/u0"))
+    sections = {"u0": alone, "u1": replace(alone, levers=LeverSettings(pool=pool), platform=PlatformRule())}
+    plan = make_plan(replace(plain, nodes={"h1": NodeSection(drives=sections)}), state)
+    write_generated(plan)
+    daemons = {daemon.name: daemon for daemon in plan.daemons}
+    first, second = daemons["drive-u0"], daemons["drive-u1"]
+    assert (first.words, first.token) == (("balance", "drive", "--quiet"), None)
+    assert (second.role, second.subject) == (Role.HOLDER, "h1-gpus")
+    assert second.token == state.path / "tokens" / "drive-u1"
+    assert set(second.asks) >= {"api", "node-h1", "collector"}
+    settings = load(settings_file(state, "drive-u1"), RunSettings)
+    assert settings == second.settings
+    assert settings.bus.telemetry is not None
+    assert (settings.unit, settings.bus.telemetry.host) == ("u1", "h1")
+    assert settings.bus.telemetry.network_state.feed == plain.address("collector")
+    assert settings.levers.pool == replace(pool, api=plain.address("api"))
+    late = replace(alone, interval_s=3600.0)
+    with pytest.raises(UpError, match=r"^nodes\.h1\.drives\.u0: silence\.stale must be at least two intervals"):
+        make_plan(replace(plain, nodes={"h1": NodeSection(drives={"u0": late})}), state)
+
+
+def test_a_drives_device_is_looked_up_in_its_host(state: StateFolder) -> None:
+    """In a kernel fabric a host has a network namespace of its own."""
+    bus = BusSettings(interface=InterfaceBus(interface="eth0"))
+    drive = DriveSection(load=LoadSettings(group="/u0"), bus=bus)
+    plain = replace(settings_of(state, "leaf-spine"), nodes={"h1": NodeSection(drives={"u0": drive})})
+    kernel = replace(plain, time=Time.KERNEL)
+    for settings, namespace in ((plain, None), (kernel, str(Path(plain.run) / "namespaces" / "h1"))):
+        run = settings_by_name(make_plan(settings, state))["drive-u0"]
+        assert isinstance(run, RunSettings)
+        assert run.bus.interface is not None
+        assert run.bus.interface.namespace == namespace
 
 
 def test_scheduler_dispatches_tasks_to_named_centres(state: StateFolder) -> None:

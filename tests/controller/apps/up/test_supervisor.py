@@ -95,12 +95,12 @@ def log_of(state: StateFolder, name: str) -> str:
 
 
 def test_sighup_starts_and_stops_nodes_and_centres(state: StateFolder) -> None:
-    write(state, "nodes: {h1: {}}\n")
+    write(state, "nodes: {h1: {drives: {u1: {load: {group: /u1}}}}}\n")
 
     async def use() -> None:
         async with supervised(state) as socket:
             old = {name: daemon.pid for name, daemon in (await daemons_at(socket)).items()}
-            assert "node-h1" in old
+            assert {"node-h1", "drive-u1"} <= old.keys()
             write(state, "nodes: {h77: {}}\n")
             with pytest.raises(UpError, match=r"nodes\.h77: topology one has no such host"):
                 await ask(socket, Question("reload"))
@@ -116,7 +116,7 @@ def test_sighup_starts_and_stops_nodes_and_centres(state: StateFolder) -> None:
             await until(lambda: "centre-east: ready after" in log_of(state, "up"))
             await until(lambda: "scheduler: ready again after" in log_of(state, "up"))
             new = await daemons_at(socket)
-            assert new.keys() == old.keys() - {"node-h1"} | {"centre-east"}
+            assert new.keys() == old.keys() - {"node-h1", "drive-u1"} | {"centre-east"}
             assert new["centre-east"].state is State.READY
             assert {name for name in old if name in new and new[name].pid != old[name]} == {"scheduler"}
             assert not (state.generated / "node-h1.yaml").exists()
@@ -127,6 +127,7 @@ def test_sighup_starts_and_stops_nodes_and_centres(state: StateFolder) -> None:
     for line in (
         "centre-east: added to the settings; starts",
         "node-h1: removed from the settings; stops",
+        "drive-u1: stopped",
         "scheduler: restarts, as compute centres came or went",
         "paths: `millrace restart paths` required for: interval",
     ):

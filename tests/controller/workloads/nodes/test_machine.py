@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from controller.workloads.nodes.machine import Gauges, Machine, by_number, link_
 from controller.workloads.nodes.settings import NodeSettings
 from dataplane.clock import VirtualClock
 from dataplane.fabric.kernel import namespaces
+from tests.collectors.devices.nvml_library import environment_with_library
+from tests.recorded import write_tree
 
 TOPOLOGY = """\
 millrace: 1
@@ -60,6 +64,43 @@ def test_path_of_a_network_namespace() -> None:
     assert namespace_of("blue") == Path("/run/netns/blue")
     assert namespace_of("/proc/1/ns/net") == Path("/proc/1/ns/net")
     assert namespace_of("ab12cd:h1") == Path("/run/netns/mr-ab12cd-h1")
+
+
+GAUGES = """
+import sys
+from pathlib import Path
+from collectors.devices.discovery import discover
+from collectors.devices.nvml import open_nvml
+from collectors.devices.root import Root
+from controller.apiserver.resources.hardware import Hardware
+from controller.cluster.hardware.nodes import node_of_machine
+from controller.workloads.nodes.machine import Gauges, Machine
+from controller.workloads.nodes.settings import NodeSettings
+from dataplane.clock import VirtualClock
+root = Root(Path(sys.argv[1]))
+with open_nvml() as nvml:
+    found = discover(root, nvml)
+    machine = Machine(Hardware.of(node_of_machine("h1", found)), False, tuple(d.address for d in found.devices))
+    settings = NodeSettings(node="h1", state="state")
+    gauges = Gauges(settings, machine, VirtualClock(), nvml, cgroup="/millrace/h1-id", root=root)
+    activity = gauges.read().activities[0]
+    print(activity.busy, dict(activity.pods), round(activity.others, 2))
+"""
+
+
+def test_device_time_is_attributed_to_pods_by_control_group(tmp_path: Path) -> None:
+    """A container in a pod's group, one of another node's pod, and a process that has ended."""
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed (the extra nvml)")
+    tree = {
+        "proc/10/cgroup": "12:cpu:/millrace/h1-id/pod-web/libpod-1\n0::/\n",
+        "proc/11/cgroup": "0::/docker/5/millrace/h1-id/pod-web/libpod-2/nested\n",
+        "proc/12/cgroup": "0::/millrace/h1-other/pod-web/libpod-3\n",
+    }
+    command = [sys.executable, "-c", GAUGES, str(write_tree(tmp_path / "root", tree, {}))]
+    environment = environment_with_library(tmp_path)
+    environment |= {"FAKE_NVML_BUSY": "97", "FAKE_NVML_PROCESSES": "10:30,11:20,12:25,13:5"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "0.97 {'web': 0.5} 0.3\n"
 
 
 @pytest.fixture

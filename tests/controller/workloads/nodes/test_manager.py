@@ -21,7 +21,7 @@ from controller.workloads.nodes.machine import machine_of
 from controller.workloads.nodes.process import serve
 from controller.workloads.nodes.runtimes.base import ContainerOrder
 from controller.workloads.nodes.serving.dismissals import Dismissal, Dismissals
-from controller.workloads.nodes.settings import OnStop
+from controller.workloads.nodes.settings import IdleSection, OnStop
 from dataplane.cgroups import Usage
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
@@ -160,12 +160,18 @@ def test_missing_image_is_reported_and_retried(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
+TWO_GPUS = """\
+millrace: 1
+name: one
+switches: [{name: s1}]
+hosts:
+- {name: h1, switch: s1, cores: 4, devices: [{kind: gpu, count: 2}]}
+"""
+
+
 def test_missing_device_is_reported(tmp_path: Path) -> None:
     topology = tmp_path / "one.yaml"
-    topology.write_text(
-        "millrace: 1\nname: one\nswitches: [{name: s1}]\nhosts:\n"
-        "- {name: h1, switch: s1, cores: 4, devices: [{kind: gpu, count: 2}]}\n"
-    )
+    topology.write_text(TWO_GPUS)
     runtime = MemoryRuntime()
 
     async def act(world: World) -> None:
@@ -393,15 +399,29 @@ class IdleRuntime(MemoryRuntime):
 
 
 def test_an_idle_pod_is_released_and_a_busy_one_stays(tmp_path: Path) -> None:
+    """By its own limit or the node's; a pod whose device does not report its use stays, as one that objects."""
     runtime = IdleRuntime()
+    topology = tmp_path / "one.yaml"
+    topology.write_text(TWO_GPUS)
+    gpu = _request({"devices": [{"kind": "gpu"}]})
 
     async def act(world: World) -> None:
-        async with world.managing(runtime):
-            for name in ("busy", "lazy"):
-                await world.bind(name, idle_limit_s=0.2)
-            lazy = await world.in_phase("lazy", Phase.SUCCEEDED)
-            assert lazy.status.reasons[0].startswith("idle for ")
-            assert (await world.pod("busy")).status.node == "h1"
+        idle = IdleSection(limit_s=0.2)
+        settings = world.settings(topology=str(topology), devices={1: ("/dev/null",)}, idle=idle)
+        async with world.managing(runtime, settings):
+            await world.bind("stays", idle_limit_s="never")
+            await world.bind("holds", devices=(1,), request=gpu)
+            await world.bind("busy", idle_limit_s=0.2)
+            # Device 0 has no files: it is only allocated, and computes for nobody.
+            await world.bind("lazy", idle_limit_s=0.3)
+            await world.bind("forgotten", devices=(0,), request=gpu)
+            for name in ("lazy", "forgotten"):
+                lazy = await world.in_phase(name, Phase.SUCCEEDED)
+                assert lazy.status.reasons[0].startswith("idle for ")
+            for name in ("stays", "holds", "busy"):
+                assert (await world.pod(name)).status.node == "h1"
+            notes = (await world.client.of(Node).get("h1")).status.notes
+            assert "device 1 does not report its use: pods that hold it never count as idle" in notes
 
     play(tmp_path, act)
 

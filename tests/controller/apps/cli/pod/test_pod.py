@@ -19,7 +19,7 @@ from controller.apiserver.client import Place, SyncApiClient
 from controller.apiserver.registry.placements import Binding, BindingRequest, NewDecision
 from controller.apiserver.resources import Decision, Metadata, Node, Pod
 from controller.apiserver.resources.decision import DecisionSpec, Outcome, Refusal, Score
-from controller.apiserver.resources.hardware import Device, Hardware, Load
+from controller.apiserver.resources.hardware import Device, DeviceLimit, Hardware, Load
 from controller.apiserver.resources.node import DeviceLoad, NodeSpec, NodeStatus
 from controller.apiserver.resources.operator_devices import OperatorDevice
 from dataplane.topology.values import DeviceKind
@@ -119,6 +119,13 @@ def test_devices_of_a_pods_operators_are_shown(served: Place, run: Run, bound: N
     with SyncApiClient(served) as client:
         client.bind(BindingRequest(bindings=(Binding(pod="c", node="h1", operator_devices=chosen),)))
     assert '{"product": "cpu"}' in run("pod show c")[0]
+    # The node reports how a share is enforced, if it is.
+    with SyncApiClient(served) as client:
+        pod = client.of(Pod).get("c")
+        limits = (DeviceLimit(number=0, reason="no daemon"), DeviceLimit(number=1))
+        client.of(Pod).replace_status(replace(pod, status=replace(pod.status, device_limits=limits)))
+    shown = " ".join(run("pod show c")[0].replace("│", " ").split())
+    assert "shares 0: admitted, not enforced: no daemon; 1: enforced by MPS" in shown
     assert "name: product\n    operator: gemm\n" in run("pod show c -o script")[0]
 
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from collectors.devices.root import Root
+from controller.workloads.nodes.deciding.shares import Mps
+from controller.workloads.nodes.mps import finder
 from controller.workloads.nodes.runtimes.base import ContainerOrder, Mount, Runtime
 from controller.workloads.nodes.runtimes.errors import OrderError
 from controller.workloads.nodes.runtimes.settings import RuntimeKind, Seccomp
+from controller.workloads.nodes.settings import MpsSection
 from tests.controller.workloads.nodes.conftest import PodmanStorage
 from tests.controller.workloads.nodes.runtimes.real_containers import Run, container, logged, run_with, until_ended
 from tests.network_namespace import network_namespace
+from tests.recorded import write_tree
 
 pytestmark = [pytest.mark.root, pytest.mark.containers]
 
@@ -177,8 +183,8 @@ def test_podman_mounts_nothing_of_the_machine(podman_storage: PodmanStorage, tmp
 
 
 def test_names_of_the_container_device_interface(run: Run, kind: RuntimeKind, podman_storage: PodmanStorage) -> None:
-    if kind is not RuntimeKind.RUNC:
-        pytest.skip("podman reads /etc/cdi, which is the machine's")
+    if kind is RuntimeKind.PODMAN:
+        pytest.skip("the test below, with a file of ours")
 
     async def work(runtime: Runtime) -> None:
         image = (await runtime.pull(podman_storage.image)).digest
@@ -186,3 +192,26 @@ def test_names_of_the_container_device_interface(run: Run, kind: RuntimeKind, po
             await runtime.create(ContainerOrder(name="c1", image=image, devices=("vendor.com/gpu=0",)))
 
     run(work)
+
+
+def test_podman_gives_a_container_the_pipes_of_mps(podman_storage: PodmanStorage, tmp_path: Path) -> None:
+    """By our CDI file; no device and no daemon are needed for that."""
+    pipes, shared, number = tmp_path / "pipes", tmp_path / "shm", secrets.token_hex(4)
+    write_tree(tmp_path, {"pipes/control": "pipe", "shm/cuda.shm": "shared"})
+    relative = str(pipes).lstrip("/")
+    machine = {f"{relative}/nvidia-cuda-mps-control.pid": "77", "proc/77/comm": "nvidia-cuda-mps"}
+    settings = MpsSection(pipes=str(pipes), shared_memory=str(shared))
+    root = Root(write_tree(tmp_path / "root", machine))
+    mps = finder(settings, RuntimeKind.PODMAN, f"test-{number}", root)()
+    assert isinstance(mps, Mps)
+
+    async def work(runtime: Runtime) -> None:
+        script = f"cat {pipes}/control /dev/shm/cuda.shm"
+        async with container(runtime, podman_storage, script, devices=(mps.device,)) as made:
+            await until_ended(runtime)
+            assert await logged(runtime, made) == b"pipeshared"
+
+    try:
+        run_with(RuntimeKind.PODMAN, podman_storage, work)
+    finally:
+        Path(f"/var/run/cdi/millrace-mps-test-{number}.json").unlink()

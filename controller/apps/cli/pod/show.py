@@ -59,6 +59,7 @@ def _show_status(pod: Pod) -> None:
         ("phase", phase_of(pod)),
         ("node", status.node),
         ("devices", ", ".join(devices) or None),
+        ("its device", pod.spec.brought or None),
         ("operators run on", devices_text(status.operator_devices) if status.operator_devices else None),
         *((name, None if at is None else utc(at)) for name, at in (*times, ("finished", status.finished_ns))),
         ("bindings", status.epoch or None),

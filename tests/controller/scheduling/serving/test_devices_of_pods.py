@@ -14,6 +14,7 @@ from controller.apiserver.resources.operator_devices import OperatorDevice
 from controller.apiserver.resources.operator_graphs import operators_of
 from controller.apiserver.resources.pod import Container, Phase, PodSpec
 from controller.cluster.operators import OperatorGraph
+from controller.scheduling.pods.profiles import ACCELERATED, PodProfileSettings
 from controller.scheduling.process import serve
 from controller.scheduling.settings import SchedulerSettings
 from dataplane.topology.values import DeviceKind
@@ -28,6 +29,7 @@ switches: [{name: s1}]
 hosts:
 - {name: h1, switch: s1, cores: 4, memory: [{kind: dram, capacity: 8 GiB}], devices: [{kind: gpu, memory: 8 GiB}]}
 """
+PROFILES = (PodProfileSettings(), ACCELERATED)
 FORGED = {"MILLRACE_OPERATOR_DEVICES": "forged"}
 
 
@@ -47,7 +49,7 @@ def test_container_gets_operator_devices_only_from_its_binding(tmp_path: Path) -
 
     async def act(world: World) -> None:
         stop = asyncio.Event()
-        scheduling = asyncio.create_task(serve(SchedulerSettings(api=world.served.socket), stop))
+        scheduling = asyncio.create_task(serve(SchedulerSettings(api=world.served.socket, profiles=PROFILES), stop))
         async with world.managing(runtime, world.settings(topology=str(tmp_path / "one.yaml"))):
             for name, profile in (("told", "accelerated"), ("not", "default")):
                 made = Pod(metadata=Metadata(name=name), spec=wanted(profile))

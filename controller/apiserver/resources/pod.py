@@ -153,7 +153,7 @@ class PodSpec(Strict, frozen=True):
 
     @property
     def brought(self) -> str:
-        """Where a device comes from that `devices` does not request, as a sentence; empty if there is none."""
+        """The source of a device that `devices` does not request, as a sentence; empty if there is none."""
         if self.requested == self.request:
             return ""
         if self.may_lack_device:

@@ -182,8 +182,8 @@ def test_pod_states_its_operators() -> None:
         ("kind: npu", "any_of: [npu, cpu]", "s.yaml:11: pod.devices[1].any_of[1]: request cores by `cpu`"),
         ("kind: npu", "any_of: [npu, gpu, npu]", "s.yaml:11: pod.devices[1].any_of[2]: npu appears twice"),
         ("kind: npu", "any_of: [npuu]", "s.yaml:11: pod.devices[1].any_of[0]: 'npuu' is not one of cpu, gpu, tpu,"),
-        ("device: 0, device_kind: gpu", "device_kind: cpu", ("s.yaml:12: pod.location.device_kind: device_kind cpu brings"
-                                                             " no device, but the pod requests devices")),
+        ("device: 0, device_kind: gpu", "device_kind: cpu", ("s.yaml:12: pod.location.device_kind: device_kind cpu"
+                                                             " brings no device, but the pod requests devices")),
         ("share: 500m", "share: 2", "s.yaml:10: pod.devices[0].share: 2 is not part of one device"),
         ("share: 500m", "count: 1, share: 500m", "s.yaml:10: pod.devices[0].share: applies to one device: give either"),
         ("name: web", "name: Web", "s.yaml:2: pod.name: is not a name: use lower-case letters, digits, dots and"),

@@ -8,13 +8,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from controller.apiserver.manifests import read_text
 from controller.apiserver.registry.placements import Binding, BindingRequest, State, bind
-from controller.apiserver.resources import Metadata, Node, Pod
-from controller.apiserver.resources.hardware import DeviceShare, Hardware, Load, device_shares
+from controller.apiserver.resources import Metadata, Node, Pod, PodGroup
+from controller.apiserver.resources.hardware import DeviceNeed, DeviceShare, Hardware, Load, device_shares
+from controller.apiserver.resources.hardware import Request as Need
+from controller.apiserver.resources.kind import Usage
 from controller.apiserver.resources.node import DeviceLoad, NodeStatus
 from controller.apiserver.resources.operator_devices import OperatorDevice
+from controller.apiserver.resources.pod import POD, Location
+from controller.apiserver.resources.pod_group import POD_GROUP, PodGroupSpec
 from controller.cluster.hardware import ACCELERATORS, Cluster, Device, DeviceRequest, Request, choose, fits
 from controller.cluster.hardware import Node as NodeValue
 from controller.cluster.hardware.values import NOTHING
@@ -130,7 +135,7 @@ def test_item_8_parts_of_a_request_share_no_device() -> None:
 
 
 def pod_of(text: str) -> Pod:
-    (made,) = read_text(f"pod:\n  name: p\n  image: x\n  cpu: 100m\n  {text}\n")
+    (made,) = read_text(f"pod:\n  name: p\n  image: x\n  {text}\n")
     assert isinstance(made.resource, Pod)
     return made.resource
 
@@ -210,6 +215,32 @@ def test_item_9_device_comes_with_other_devices() -> None:
     pod = pod_of("location: {device_kind: npu}\n  devices: [{kind: gpu}]")
     assert [share.number for share in placed(pod, ONE_GPU, MIXED)[1]] == [0, 1]
     assert pod.spec.brought == "its location brings a device of kind npu"
+
+
+def device_milli(usage: Usage | None) -> int:
+    assert usage is not None
+    return usage.device_thousandths
+
+
+def test_item_9_brought_devices_count_for_quotas_and_shares() -> None:
+    for text, pod_milli in (("location: {device_kind: npu}", 1000), (COMPUTES, 1000), ("location: {node: m}", 0)):
+        pod = pod_of(text)
+        assert device_milli(POD.strategy.usage(pod)) == pod_milli
+        group = PodGroup(metadata=Metadata(name="g"), spec=PodGroupSpec(size=3, template=pod.spec))
+        assert device_milli(POD_GROUP.strategy.usage(group)) == 3 * pod_milli
+    on_cores = bound_to(pod_of(COMPUTES), "bare", (), BARE)
+    assert device_milli(POD.strategy.usage(on_cores)) == 0, "it was placed without an accelerator"
+
+
+def test_item_9_location_that_no_node_matches_is_refused() -> None:
+    refused = pod_of("cpu: 1").spec
+    for location, request, problem in (
+        (Location(device_kind=DeviceKind.CPU), Need(devices=(DeviceNeed(kind=GPU),)), "brings no device, but the pod"),
+        (Location(device_kind=DeviceKind.CPU, device=1), Need(), "device 1 is no cpu"),
+    ):
+        spec = structs.replace(refused, location=location, request=request)
+        with pytest.raises(InvalidError, match=f"Pod p: location: .*{problem}"):
+            POD.strategy.validate(None, Pod(metadata=Metadata(name="p"), spec=spec))
 
 
 def test_item_9_binding_without_the_device_is_refused() -> None:

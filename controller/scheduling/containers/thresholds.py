@@ -79,7 +79,7 @@ class DeviceThreshold:
         return f"too few devices below {self.settings.below:.0%} load: {', '.join(busy)}"
 
 
-class DeviceLoad:
+class LowLoad:
     """Prefers the least used devices, for pods that accept several kinds: others are packed, not spread."""
 
     Settings = NoSettings

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from controller.cluster.hardware import DeviceRequest, Node, Request, Shares
+from controller.common.errors import SchedulerError
 from controller.scheduling.framework.policies import Flags, Ids, Longs
 from controller.scheduling.framework.profiles import WeightedScore
 from controller.scheduling.pods.snapshot import Snapshot
@@ -88,8 +89,13 @@ def _kind_points(scores: Scores, pods: Sequence[PendingPod], snapshot: Snapshot,
     total = np.zeros((len(pods), len(nodes)), np.int64)
     for score in scores:
         policy: Any = score.policy
-        if hasattr(policy, "kind_points"):
+        if not hasattr(policy, "kind_points"):
+            continue
+        try:
             total += score.weight * np.array(policy.kind_points(pods, snapshot, nodes), np.int64)
+        except Exception as error:  # a plug-in may raise anything
+            problem = " ".join(f"kind_points failed: {type(error).__name__}: {error}".split())
+            raise SchedulerError(f"policy {score.name}: pod {pods[0].name}: {problem}") from error
     return total
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from controller.apiserver.manifests import read_text
@@ -23,8 +25,10 @@ from controller.apiserver.resources.pod_group import POD_GROUP, PodGroupSpec
 from controller.cluster.hardware import ACCELERATORS, Cluster, Device, DeviceRequest, Request, choose, fits
 from controller.cluster.hardware import Node as NodeValue
 from controller.cluster.hardware.values import NOTHING
-from controller.common.errors import InvalidError, StaleError
-from controller.scheduling.framework.profiles import PolicySettings
+from controller.common.errors import InvalidError, SchedulerError, StaleError
+from controller.scheduling.containers.thresholds import LowLoad
+from controller.scheduling.framework.policies import Ids, Longs, NoSettings
+from controller.scheduling.framework.profiles import PolicySettings, WeightedScore
 from controller.scheduling.pods import PendingPod, PodProfile, PodProfileSettings, Snapshot, decide, explain
 from controller.scheduling.pods.profiles import STANDARD
 from controller.scheduling.serving.view import ClusterView
@@ -55,13 +59,13 @@ def either(count: int = 1, memory_gib: int = 0) -> PendingPod:
     return PendingPod("p", Request(1000, 0, (wanted,)))
 
 
-def given(profile: PodProfile, pod: PendingPod, snapshot: Snapshot) -> tuple[str, list[DeviceKind]]:
+def chosen(profile: PodProfile, pod: PendingPod, snapshot: Snapshot) -> tuple[str, list[DeviceKind]]:
     """Return the node and the kinds of the devices that a pod gets."""
     choice = decide(profile, pod, snapshot)
     assert choice.is_placed
-    chosen = snapshot.columns.nodes[choice.candidate]
+    there = snapshot.columns.nodes[choice.candidate]
     shares = profile.shares(pod, snapshot, choice.candidate)
-    return chosen.name, [chosen.devices[share.number].kind for share in shares.devices]
+    return there.name, [there.devices[share.number].kind for share in shares.devices]
 
 
 def by_operators(tmp_path: Path) -> PodProfile:
@@ -78,24 +82,24 @@ def test_item_8_operators_choose_the_kind_of_device(tmp_path: Path) -> None:
     profile = by_operators(tmp_path)
     pod = replace(either(), operators=counts(GEMM))
     apart = Snapshot.of(Cluster.of([machine("bare"), machine("g", GPU), machine("n", NPU)]))
-    assert given(profile, pod, apart) == ("n", [NPU])
+    assert chosen(profile, pod, apart) == ("n", [NPU])
     assert [refused.name for refused in explain(profile, pod, apart).refused] == ["bare"]
     together = Snapshot.of(Cluster.of([machine("both", GPU, NPU)]))
-    assert given(profile, pod, together) == ("both", [NPU])
+    assert chosen(profile, pod, together) == ("both", [NPU])
     assert "product on the npu" in explain(profile, pod, together).candidates[0].scores[0].reason
     shares = profile.shares(pod, together, 0)
     (told,) = profile.operator_devices(pod, together, 0, shares)
     assert told.device is NPU
     # Another pod holds the faster device.
     held = together.taking(0, shares)
-    assert given(profile, pod, held) == ("both", [GPU])
+    assert chosen(profile, pod, held) == ("both", [GPU])
     assert "product on the gpu" in explain(profile, pod, held).candidates[0].scores[0].reason
 
 
 def test_item_8_load_below_the_threshold_chooses() -> None:
     snapshot = Snapshot.of(Cluster.of([machine("a", GPU, NPU), machine("b", GPU, NPU)]))
-    assert given(DEFAULT, either(), busy(snapshot, 0.5, 0.4, 0.7, 0.1)) == ("b", [NPU])
-    assert given(DEFAULT, either(), busy(snapshot, 0.96, 0.9, 0.97, 0.99)) == ("a", [NPU])
+    assert chosen(DEFAULT, either(), busy(snapshot, 0.5, 0.4, 0.7, 0.1)) == ("b", [NPU])
+    assert chosen(DEFAULT, either(), busy(snapshot, 0.96, 0.9, 0.97, 0.99)) == ("a", [NPU])
     why = explain(DEFAULT, either(), busy(snapshot, 0.96, 0.97, 0.98, 0.99))
     assert (why.choice, why.refused[0].policy) == (None, "device-threshold")
     reasons = [
@@ -110,8 +114,8 @@ def test_item_8_load_below_the_threshold_chooses() -> None:
 def test_item_8_fit_chooses_the_kind_of_device() -> None:
     large, small = Device(0, GPU, "", 64 * GIB), Device(1, NPU, "", 16 * GIB)
     snapshot = Snapshot.of(Cluster.of([replace(node("a"), devices=(large, small))]))
-    assert given(DEFAULT, either(memory_gib=12), snapshot)[1] == [NPU]
-    assert given(DEFAULT, either(memory_gib=32), snapshot)[1] == [GPU]
+    assert chosen(DEFAULT, either(memory_gib=12), snapshot)[1] == [NPU]
+    assert chosen(DEFAULT, either(memory_gib=32), snapshot)[1] == [GPU]
     words = [score.reason for score in explain(DEFAULT, either(memory_gib=12), snapshot).candidates[0].scores]
     assert "npu of 16 GiB for 12.0 GiB" in words
 
@@ -123,14 +127,42 @@ def test_item_8_several_devices_are_of_one_kind() -> None:
     assert refusal is not None
     assert str(refusal) == "mixed: gpu|npu: 2 whole devices wanted, 1 free"
     assert [share.number for share in choose(two, NOTHING, request).devices] == [1, 2]
-    assert given(DEFAULT, either(2), Snapshot.of(Cluster.of([mixed, two]))) == ("two", [NPU, NPU])
+    assert chosen(DEFAULT, either(2), Snapshot.of(Cluster.of([mixed, two]))) == ("two", [NPU, NPU])
     why = explain(DEFAULT, either(2), Snapshot.of(Cluster.of([mixed])))
     assert [(each.policy, each.reason) for each in why.refused] == [("device-model", "it has 1 of 2 gpu|npu")]
 
 
+@given(kinds=st.lists(st.lists(st.sampled_from((GPU, NPU, DPU)), max_size=4), min_size=1, max_size=3), data=st.data())
+def test_item_8_open_kinds_are_placed_whenever_they_fit(kinds: list[list[DeviceKind]], data: st.DataObject) -> None:
+    nodes = [machine(f"n{at}", *each) for at, each in enumerate(kinds)]
+    loads = [data.draw(st.sampled_from((0.1, 0.5, 0.97))) for each in kinds for _ in each]
+    snapshot, pod = busy(Snapshot.of(Cluster.of(nodes)), *loads), either(data.draw(st.integers(1, 3)))
+    count, start = pod.request.devices[0].count, snapshot.columns.device_start.tolist()
+    idle = [[kind for at, kind in enumerate(each) if loads[start[row] + at] < 0.95] for row, each in enumerate(kinds)]
+    choice = decide(DEFAULT, pod, snapshot)
+    assert choice.is_placed == any(max(each.count(kind) for kind in EITHER) >= count for each in idle)
+    assert choice.is_placed == (explain(DEFAULT, pod, snapshot).choice is not None)
+    if choice.is_placed:
+        shares = DEFAULT.shares(pod, snapshot, choice.candidate).devices
+        assert len({kinds[choice.candidate][share.number] for share in shares} & EITHER) == 1
+        assert len(shares) == count
+        assert all(loads[start[choice.candidate] + share.number] < 0.95 for share in shares)
+
+
+def test_item_8_failing_plug_in_is_one_line() -> None:
+    class Failing(LowLoad):
+        def kind_points(self, pods: Sequence[PendingPod], snapshot: Snapshot, nodes: Ids) -> list[Longs]:
+            raise LookupError("no\ncard")
+
+    scores = (WeightedScore("mine", 1, Failing(NoSettings())),)
+    snapshot = Snapshot.of(Cluster.of([machine("a", GPU, NPU)]))
+    with pytest.raises(SchedulerError, match="policy mine: pod p: kind_points failed: LookupError: no card"):
+        decide(replace(DEFAULT, scores=scores), either(), snapshot)
+
+
 def test_item_8_parts_of_a_request_share_no_device() -> None:
     both = Request(devices=(DeviceRequest(None, any_of=EITHER), DeviceRequest(GPU)))
-    assert given(DEFAULT, PendingPod("p", both), Snapshot.of(Cluster.of([machine("a", GPU, NPU)])))[1] == [GPU, NPU]
+    assert chosen(DEFAULT, PendingPod("p", both), Snapshot.of(Cluster.of([machine("a", GPU, NPU)])))[1] == [GPU, NPU]
     assert not decide(DEFAULT, PendingPod("p", both), Snapshot.of(Cluster.of([machine("a", GPU)]))).is_placed
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from controller.apiserver.resources import Node, Pod, Project
 from controller.apiserver.resources.base import Metadata
 
 T = TypeVar("T")
+_ANY: Final = "accelerator"
+"""The resource of pods that accept several kinds of devices."""
 
 
 class Weights:
@@ -138,14 +140,16 @@ def _is_same(pod: Pod, other: Pod) -> bool:
     """Return whether two pods hold the same resources for the same account."""
     mine, theirs = pod.metadata, other.metadata
     is_one_account = mine.owner == theirs.owner and mine.project == theirs.project
-    return is_one_account and pod.spec.request == other.spec.request
+    return is_one_account and pod.spec.requested == other.spec.requested
 
 
 def _request_of(pod: Pod) -> dict[str, int]:
-    request = pod.spec.request
+    request = pod.spec.requested
     amounts = {"cpu": request.cpu_milli, "memory": request.memory_bytes}
     for need in request.devices:
-        amounts[need.kind.value] = amounts.get(need.kind.value, 0) + need.count * need.thousandths
+        # A pod of several kinds counts against all devices.
+        kind = _ANY if need.kind is None else need.kind.value
+        amounts[kind] = amounts.get(kind, 0) + need.count * need.thousandths
     return amounts
 
 
@@ -155,5 +159,6 @@ def _hardware_of(node: Node) -> dict[str, int]:
         return {}
     amounts = {"cpu": hardware.cpu_milli, "memory": sum(medium.capacity_bytes for medium in hardware.memory)}
     for device in hardware.devices:
-        amounts[device.kind.value] = amounts.get(device.kind.value, 0) + 1000
+        for kind in (device.kind.value, _ANY):
+            amounts[kind] = amounts.get(kind, 0) + 1000
     return amounts

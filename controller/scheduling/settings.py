@@ -11,7 +11,7 @@ from msgspec import Meta, field
 from collectors.settings import Positive
 from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.scheduling.pods import PodProfileSettings
-from controller.scheduling.pods.profiles import ACCELERATED
+from controller.scheduling.pods.profiles import ACCELERATED, STANDARD
 from controller.scheduling.tasks.settings import TaskSettings
 from dataplane.config import Settings, Strict
 
@@ -45,7 +45,7 @@ class SchedulerSettings(Strict, frozen=True):
     api: str | None = None
     """The API server: unix:PATH, HOST:PORT or a URL; null: the environment's, else the user's own socket."""
     profiles: Annotated[tuple[PodProfileSettings, ...], Meta(min_length=1)] = field(
-        default_factory=lambda: (PodProfileSettings(), ACCELERATED)
+        default_factory=lambda: (STANDARD, ACCELERATED)
     )
     """Ways to decide; a pod names its own. Pods of other profiles are left to other schedulers."""
     topology: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,9 +15,10 @@ from controller.acceleration.values import Accelerator, Network
 from controller.apiserver.resources.operator_devices import MOST_OPERATORS, OperatorDevice
 from controller.cluster.hardware import WHOLE, DeviceRequest, Node
 from controller.cluster.hardware.values import Device
-from controller.scheduling.framework.policies import MOST_POINTS, Ids, Longs
+from controller.scheduling.framework.policies import MOST_POINTS, Floats, Ids, Longs
 from controller.scheduling.pods import PendingPod, Snapshot
 from controller.scheduling.pods.columns import NodeColumns
+from controller.scheduling.pods.kinds import settled
 from dataplane.config import Strict
 
 _GB: Final = 1e9
@@ -68,12 +69,13 @@ class PodDevices:
         """Return the most points for the least time, half of them for twice as much."""
         if self.is_neutral(pod, snapshot):
             return np.full(len(nodes), MOST_POINTS, np.int64)
-        kinds, key = self._kinds_of(pod, snapshot.columns), key_of(pod.operators)
-        numbers, where = np.unique(kinds.of_node[nodes], return_inverse=True)
-        seconds = np.array([self._place(pod, kinds.accelerators[number], key).seconds for number in numbers.tolist()])
-        least = float(seconds.min(initial=math.inf)) + 1e-9
-        points: Longs = np.rint(MOST_POINTS * least / (seconds + 1e-9)).astype(np.int64)[where]
-        return points
+        return _points(self._seconds(pod, snapshot, nodes))
+
+    def kind_points(self, pods: Sequence[PendingPod], snapshot: Snapshot, nodes: Ids) -> Longs:
+        """Return the points for each kind of device: the most for the least time of all."""
+        if any(self.is_neutral(pod, snapshot) for pod in pods):
+            return np.full((len(pods), len(nodes)), MOST_POINTS, np.int64)
+        return _points(np.array([self._seconds(pod, snapshot, nodes) for pod in pods]))
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return each operator's device, and the time relative to the CPU alone."""
@@ -85,7 +87,18 @@ class PodDevices:
         """Return the kind of device of each operator on a node; nothing if unknown."""
         return self._of(pod, snapshot, node).devices(self._chooser.kinds)
 
+    def _seconds(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Floats:
+        """Return the time of a pod's operators on each of these nodes."""
+        if pod.request.is_open:
+            return np.array([self._of(pod, snapshot, node).seconds for node in nodes.tolist()])
+        kinds, key = self._kinds_of(pod, snapshot.columns), key_of(pod.operators)
+        numbers, where = np.unique(kinds.of_node[nodes], return_inverse=True)
+        seconds = np.array([self._place(pod, kinds.accelerators[number], key).seconds for number in numbers.tolist()])
+        by_node: Floats = seconds[where]
+        return by_node
+
     def _of(self, pod: PendingPod, snapshot: Snapshot, node: int) -> Placed:
+        pod = settled(pod, snapshot, node)
         kinds = self._kinds_of(pod, snapshot.columns)
         return self._place(pod, kinds.accelerators[int(kinds.of_node[node])], key_of(pod.operators))
 
@@ -112,7 +125,7 @@ class PodDevices:
 
     def _serving(self, wanted: DeviceRequest, node: Node) -> Iterator[Accelerator]:
         devices = [device for device in node.devices if wanted.accepts(device.kind, device.model)]
-        mine = [accelerator for accelerator in self._chooser.hardware.accelerators if accelerator.kind is wanted.kind]
+        mine = [accelerator for accelerator in self._chooser.hardware.accelerators if accelerator.kind in wanted.kinds]
         models = {device.model for device in devices}
         named = [accelerator for accelerator in mine if accelerator.name in models]
         unnamed = [accelerator for accelerator in mine if not accelerator.name]
@@ -130,6 +143,13 @@ class PodDevices:
         if "memory" not in given and memories:
             accelerator = replace(accelerator, memory_gb=min(memories) / _GB)
         return accelerator
+
+
+def _points(seconds: Floats) -> Longs:
+    """Return the most points for the least time, half of them for twice as much."""
+    least = float(seconds.min(initial=math.inf)) + 1e-9
+    points: Longs = np.rint(MOST_POINTS * least / (seconds + 1e-9)).astype(np.int64)
+    return points
 
 
 def _part(accelerator: Accelerator, wanted: DeviceRequest) -> Accelerator:

@@ -18,6 +18,7 @@ from controller.apiserver.manifests.schema import (
     GroupScript,
     PeerScript,
     PodScript,
+    RequestedKind,
     Script,
     TemplateScript,
 )
@@ -26,9 +27,10 @@ from controller.apiserver.resources import Metadata, Pod, PodGroup
 from controller.apiserver.resources.base import R
 from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.apiserver.resources.operator_graphs import graph_of_operators
-from controller.apiserver.resources.pod import Container, Location, PeerNeed, PodSpec, Restart
+from controller.apiserver.resources.pod import Container, Location, PeerNeed, PodSpec, Restart, location_problem
 from controller.apiserver.resources.pod_group import PodGroupSpec
 from controller.apiserver.resources.task import OperatorCount
+from controller.cluster.hardware import ACCELERATORS
 from controller.cluster.operators import OperatorError
 from dataplane.config import Document, loads_documents
 from dataplane.errors import ConfigError
@@ -143,7 +145,7 @@ def _spec(document: Document[Script], script: TemplateScript, key: str, *, group
     told: dict[str, Any] = {} if script.stop_grace is None else {"stop_grace_s": script.stop_grace.value}
     if script.restart_limit is not None and script.restart is not Restart.ON_FAILURE:
         raise document.error("belongs to `restart: on-failure`", f"{key}.restart_limit")
-    return PodSpec(
+    spec = PodSpec(
         containers=containers,
         request=request,
         location=location,
@@ -158,6 +160,9 @@ def _spec(document: Document[Script], script: TemplateScript, key: str, *, group
         operators=_operators(document, script, key),
         **told,
     )
+    if why := location_problem(spec):
+        raise document.error(why, f"{key}.location.device_kind")
+    return spec
 
 
 def _idle_limit(limit: IdleLimit | None) -> float | Literal["never"] | None:
@@ -206,19 +211,36 @@ def _containers(document: Document[Script], script: TemplateScript, key: str) ->
 
 
 def _device(document: Document[Script], need: DeviceScript, key: str) -> DeviceNeed:
-    if need.kind is DeviceKind.CPU:
-        raise document.error("request cores by `cpu`", f"{key}.kind")
+    kinds = _kinds(document, need, key)
     if need.count is not None and need.share is not None:
         raise document.error("applies to one device: give either `count` or `share`", f"{key}.share")
     if need.model is not None and need.models:
         raise document.error("give either `model` or `models`", f"{key}.models")
     return DeviceNeed(
-        kind=need.kind,
+        kind=kinds[0] if len(kinds) == 1 else None,
+        any_of=() if len(kinds) == 1 else kinds,
         count=need.count or 1,
         thousandths=1000 if need.share is None else need.share.value,
         models=need.models if need.model is None else (need.model,),
         memory_bytes=0 if need.memory is None else need.memory.value,
     )
+
+
+def _kinds(document: Document[Script], need: DeviceScript, key: str) -> tuple[DeviceKind, ...]:
+    """Return the acceptable kinds of a request for devices."""
+    if (need.kind is None) == (not need.any_of):
+        problem = "give either `kind` or `any_of`" if need.any_of else "needs `kind` or `any_of`"
+        raise document.error(problem, f"{key}.any_of" if need.any_of else key)
+    if need.kind is RequestedKind.ANY:
+        return ACCELERATORS
+    kinds = need.any_of if need.kind is None else (DeviceKind(need.kind.value),)
+    for at, kind in enumerate(kinds):
+        where = f"{key}.any_of[{at}]" if need.any_of else f"{key}.kind"
+        if kind is DeviceKind.CPU:
+            raise document.error("request cores by `cpu`", where)
+        if kind in kinds[:at]:
+            raise document.error(f"{kind} appears twice", where)
+    return tuple(kind for kind in ACCELERATORS if kind in kinds)
 
 
 def _peer(document: Document[Script], peer: PeerScript, key: str) -> PeerNeed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
@@ -32,10 +33,25 @@ class ContainerScript(Strict, frozen=True):
     working_folder: Line | None = None
 
 
+class RequestedKind(StrEnum):
+    """A kind of device, or any kind of accelerator."""
+
+    CPU = "cpu"
+    GPU = "gpu"
+    TPU = "tpu"
+    NPU = "npu"
+    DPU = "dpu"
+    FPGA = "fpga"
+    XPU = "xpu"
+    ANY = "any"
+
+
 class DeviceScript(Strict, frozen=True):
     """Whole devices by count, or a share of one; memory is per device."""
 
-    kind: DeviceKind
+    kind: RequestedKind | None = None
+    any_of: Annotated[tuple[DeviceKind, ...], Meta(max_length=len(DeviceKind))] = ()
+    """Acceptable kinds, instead of `kind`; all devices are of the same one."""
     count: Annotated[int, Meta(ge=1, le=256)] | None = None
     share: Share | None = None
     model: Line | None = None
@@ -45,7 +61,10 @@ class DeviceScript(Strict, frozen=True):
 
 
 class LocationScript(Strict, frozen=True):
-    """Required location; every part given must match, or the pod is refused with the reason."""
+    """Required location; every part given must match, or the pod is refused with the reason.
+
+    A device, by kind or number, is granted with it. Kind `cpu` keeps a pod with operators on processors.
+    """
 
     node: Name | None = None
     device: DeviceNumber | None = None

@@ -21,6 +21,7 @@ from controller.apiserver.resources.hardware import DeviceNeed
 from controller.apiserver.resources.pod import Container, PeerNeed, PodSpec
 from controller.apiserver.resources.pod_group import OnFailure
 from controller.apiserver.resources.task import OperatorCount
+from controller.cluster.hardware import ACCELERATORS
 
 _DEFAULT_GRACE_S = next(field.default for field in msgspec.structs.fields(PodSpec) if field.name == "stop_grace_s")
 
@@ -91,7 +92,8 @@ def _device(need: DeviceNeed) -> dict[str, Any]:
     whole = need.thousandths == 1000
     return _given(
         {
-            "kind": need.kind.value,
+            "kind": "any" if need.kinds == ACCELERATORS else need.kind and need.kind.value,
+            "any_of": [kind.value for kind in need.any_of] if need.kinds != ACCELERATORS else [],
             "count": need.count if whole else None,
             "share": None if whole else milli_text(need.thousandths),
             "models": list(need.models),

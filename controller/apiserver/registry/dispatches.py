@@ -371,7 +371,7 @@ def _check_devices(task: Task, item: Dispatch, centre: Centre) -> None:
     if problem := problem_of(item.operator_devices, names, DeviceKind):
         raise InvalidError(f"Task {item.task}: {problem}")
     needs = (unit.unit.devices for unit in centre.status.units if unit.name == item.unit)
-    kinds = {need.kind for some in needs for need in some}
+    kinds = {kind for some in needs for need in some for kind in need.kinds}
     if problem := problem_of(item.operator_devices, names, kinds):
         raise StaleError(f"Task {item.task} on {item.unit} of {item.centre}: {problem}")
 

@@ -114,7 +114,7 @@ def bind(state: State, request: BindingRequest, now_ns: int, moved: Mapping[str,
         # An earlier binding of the same request may have changed the node already.
         pod, node = _pod(state, binding.pod), made.nodes.get(binding.node) or _node(state, binding.node)
         _check_expectations(binding, pod, state.nodes[binding.node], moved.get(binding.node, 0))
-        _check_operators(binding, pod)
+        _check_operators(binding, pod, state.nodes[binding.node])
         _check_free(pod)
         made.nodes[binding.node] = with_share(node, _share(pod, binding))
         status = replace(
@@ -186,17 +186,28 @@ def decision_of(wanted: NewDecision, metadata: Metadata) -> Decision:
 
 
 def check_devices(pod: Pod, granted: DeviceShares, node: values.Node) -> None:
-    """Raise StaleError for devices that do not match a pod's request."""
-    left, name = list(granted), pod.metadata.name
+    """Raise StaleError for devices that do not match a pod's request, or its location's."""
+    left, name, location = list(granted), pod.metadata.name, pod.spec.location
+    if not granted and pod.spec.may_lack_device:
+        return
     # The most selective parts choose first, as other parts of the request may take any device.
-    for need in sorted(pod.spec.request.value.devices, key=lambda need: (not need.models, -need.memory_bytes)):
-        for _ in range(need.count):
-            match = next((part for part in left if _serves(part, need, node)), None)
-            if match is None:
-                raise StaleError(f"Pod {name} requests {need.count} {need}, which its binding lacks")
+    needs = pod.spec.requested.value.devices
+    for need in sorted(needs, key=lambda need: (len(need.kinds), not need.models, -need.memory_bytes, -need.count)):
+        matches = _matches(left, need, node)
+        if len(matches) < need.count:
+            raise StaleError(f"Pod {name} requests {need.count} {need}, which its binding lacks")
+        for match in matches[: need.count]:
             left.remove(match)
+    if location is not None and location.device is not None and all(part.number != location.device for part in granted):
+        raise StaleError(f"Pod {name} must get device {location.device}, which its binding lacks")
     if left:
         raise StaleError(f"Pod {name} does not request device {left[0].number}")
+
+
+def _matches(parts: Sequence[DeviceShare], need: DeviceRequest, node: values.Node) -> list[DeviceShare]:
+    """Return the shares that serve a request, all of one kind: the first kind with enough."""
+    by_kind = ([part for part in parts if _serves(part, need.of_kind(kind), node)] for kind in need.kinds)
+    return next((matches for matches in by_kind if len(matches) >= need.count), [])
 
 
 def _serves(part: DeviceShare, need: DeviceRequest, node: values.Node) -> bool:
@@ -243,9 +254,10 @@ def _check_expectations(binding: Binding, pod: Pod, node: Node, moved: int) -> N
         check_devices(pod, binding.devices, value)
 
 
-def _check_operators(binding: Binding, pod: Pod) -> None:
-    """Raise InvalidError for operators that the pod lacks, or devices that it does not request."""
-    kinds = (need.kind for need in pod.spec.request.devices)
+def _check_operators(binding: Binding, pod: Pod, node: Node) -> None:
+    """Raise InvalidError for operators that the pod lacks, or devices that it does not get."""
+    hardware, granted = node.hardware, {share.number for share in binding.devices}
+    kinds = () if hardware is None else (device.kind for device in hardware.devices if device.number in granted)
     if problem := problem_of(binding.operator_devices, (operator.name for operator in pod.spec.operators), kinds):
         raise InvalidError(f"Pod {binding.pod}: {problem}")
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from controller.apiserver.resources.base import Count, Line, Lines, Name, Names, Resource, Seconds, TimeNs
-from controller.apiserver.resources.hardware import Load, Request
+from controller.apiserver.resources.hardware import Load, Request, check_kinds
 from controller.apiserver.resources.kind import Kind, Own, Rights, Verb, check_no_holders
 from controller.apiserver.resources.reported import ReportedStrategy
 from dataplane.config import Strict
@@ -34,6 +34,9 @@ class UnitType(Strict, frozen=True):
     """Identifiers of probe kernels that these units can run."""
     unit: Request = Request()
     """Resources of one unit."""
+
+    def __post_init__(self) -> None:
+        check_kinds(self.unit)
 
     @property
     def for_tasks(self) -> int:

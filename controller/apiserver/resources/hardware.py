@@ -75,14 +75,33 @@ class Hardware(Strict, frozen=True):
 
 
 class DeviceNeed(Strict, frozen=True):
-    """Requested devices: whole ones, or thousandths of one; memory is per device."""
+    """Requested devices: whole ones, or thousandths of one; memory is per device.
 
-    kind: DeviceKind
+    They are of a kind, or all of one kind in `any_of`.
+    """
+
+    kind: DeviceKind | None = None
     count: Annotated[int, Meta(ge=1, le=256)] = 1
     thousandths: Annotated[int, Meta(ge=1, le=requests.WHOLE)] = requests.WHOLE
     models: Annotated[tuple[Line, ...], Meta(max_length=64)] = ()
     """Acceptable models; empty: all."""
     memory_bytes: Count = 0
+    any_of: Annotated[tuple[DeviceKind, ...], Meta(max_length=len(DeviceKind))] = ()
+    """Acceptable kinds, instead of `kind`."""
+
+    def __post_init__(self) -> None:
+        _checked(lambda: self.value)
+
+    @property
+    def value(self) -> requests.DeviceRequest:
+        """The scheduler's form of the request."""
+        models, any_of = frozenset(self.models), frozenset(self.any_of)
+        return requests.DeviceRequest(self.kind, self.count, self.thousandths, models, self.memory_bytes, any_of)
+
+    @property
+    def kinds(self) -> tuple[DeviceKind, ...]:
+        """Acceptable kinds."""
+        return self.any_of if self.kind is None else (self.kind,)
 
 
 class Request(Strict, frozen=True):
@@ -110,10 +129,17 @@ class Request(Strict, frozen=True):
                 thousandths=need.thousandths,
                 models=tuple(sorted(need.models)),
                 memory_bytes=need.memory_bytes,
+                any_of=() if need.kind is not None else need.kinds,
             )
             for need in request.devices
         )
         return cls(cpu_milli=request.cpu_milli, memory_bytes=request.memory_bytes, devices=needs)
+
+
+def check_kinds(unit: Request) -> None:
+    """Raise ValueError for a unit whose devices may be of several kinds: they are what it has."""
+    if unit.value.is_open:
+        raise ValueError("devices: those of a unit are of one `kind`, not of `any_of` several")
 
 
 class DeviceShare(Strict, frozen=True):
@@ -171,11 +197,7 @@ def _node_of(hardware: Hardware, name: str, labels: tuple[tuple[LabelName, Label
 @lru_cache(maxsize=4096)
 def _request_of(request: Request) -> requests.Request:
     """Convert to a scheduler's request; cached, as many pods request the same."""
-    needs = tuple(
-        requests.DeviceRequest(need.kind, need.count, need.thousandths, frozenset(need.models), need.memory_bytes)
-        for need in request.devices
-    )
-    return requests.Request(request.cpu_milli, request.memory_bytes, needs)
+    return requests.Request(request.cpu_milli, request.memory_bytes, tuple(need.value for need in request.devices))
 
 
 def _checked(make: Any, *arguments: Any) -> None:  # noqa: ANN401 - whatever makes a value

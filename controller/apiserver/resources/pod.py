@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from functools import lru_cache
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -25,11 +26,12 @@ from controller.apiserver.resources.base import (
     Text,
     TimeNs,
 )
-from controller.apiserver.resources.hardware import DeviceLimits, DeviceNumber, DeviceShares, Load, Request
+from controller.apiserver.resources.hardware import DeviceLimits, DeviceNeed, DeviceNumber, DeviceShares, Load, Request
 from controller.apiserver.resources.kind import Kind, Own, Rights, Server, Strategy, Usage, Verb, check_secrets
 from controller.apiserver.resources.operator_devices import OperatorDevices
 from controller.apiserver.resources.startable import environment_problem, image_problem, words_problem
 from controller.apiserver.resources.task import OperatorCount
+from controller.cluster.hardware import ACCELERATORS
 from controller.common.errors import InvalidError, StaleError
 from dataplane.config import Strict
 from dataplane.rpc.access import Principal, Role
@@ -86,7 +88,10 @@ class Container(Strict, frozen=True):
 
 
 class Location(Strict, frozen=True):
-    """Required location: every part given must match, or the pod is refused with the reason."""
+    """Required location: every part given must match, or the pod is refused with the reason.
+
+    A device, by kind or number, is granted with it; kind `cpu` keeps a pod with operators on processors.
+    """
 
     node: Name | None = None
     device: DeviceNumber | None = None
@@ -137,9 +142,50 @@ class PodSpec(Strict, frozen=True):
             raise ValueError(f"restart_limit: belongs to restart on-failure, not {self.restart}")
 
     @property
+    def requested(self) -> Request:
+        """Resources that the pod gets: its request, and the device that its location or its operators bring."""
+        return _requested(self.request, self.location, bool(self.operators))
+
+    @property
+    def may_lack_device(self) -> bool:
+        """True if its operators bring the device: where no node has any accelerator they run on processors."""
+        return self.location is None and not self.request.devices and bool(self.operators)
+
+    @property
+    def brought(self) -> str:
+        """The source of a device that `devices` does not request, as a sentence; empty if there is none."""
+        if self.requested == self.request:
+            return ""
+        if self.may_lack_device:
+            return "its operators bring an accelerator, as it states neither devices nor a location"
+        assert self.location is not None
+        if self.location.device_kind is None:
+            return f"its location brings device {self.location.device}"
+        return f"its location brings a device of kind {self.location.device_kind}"
+
+    @property
     def names_secrets(self) -> bool:
         """True if any container takes values from secrets."""
         return any(container.secrets for container in self.containers)
+
+
+@lru_cache(maxsize=4096)
+def _requested(request: Request, location: Location | None, has_operators: bool) -> Request:
+    """Return a request with the device that a location, or else operators, bring."""
+    needs = list(request.devices)
+    kind = None if location is None else location.device_kind
+    if kind is DeviceKind.CPU:
+        return request
+    if kind is not None:
+        place = next((at for at, need in enumerate(needs) if kind in need.kinds), None)
+        if place is not None:
+            # A fixed kind stays as it is; of several kinds the location chooses.
+            needs[place] = replace(needs[place], kind=kind, any_of=())
+        else:
+            needs.append(DeviceNeed(kind=kind))
+    elif not needs and (has_operators if location is None else location.device is not None):
+        needs.append(DeviceNeed(any_of=ACCELERATORS))
+    return replace(request, devices=tuple(needs))
 
 
 class ContainerStatus(Strict, frozen=True):
@@ -238,7 +284,9 @@ class PodStrategy(Strategy[Pod]):
         phase = resource.status.phase
         if resource.metadata.part_of is not None or phase in POD_ENDED:
             return Usage()
-        return usage_of_pods(resource.spec.request, 1, int(phase is Phase.PENDING))
+        spec = resource.spec
+        is_bare = spec.may_lack_device and resource.status.node is not None and not resource.status.devices
+        return usage_of_pods(spec.request if is_bare else spec.requested, 1, int(phase is Phase.PENDING))
 
     def priority(self, resource: Pod) -> int:
         """Return the priority of the spec."""
@@ -246,12 +294,25 @@ class PodStrategy(Strategy[Pod]):
 
 
 def check_containers(kind: str, name: str, current: PodSpec | None, wanted: PodSpec) -> None:
-    """Raise InvalidError for a new container that cannot start on any node."""
+    """Raise InvalidError for a new container or location with which a pod cannot start on any node."""
     known = () if current is None else current.containers
     for container in wanted.containers:
         if container not in known and (problem := container.problem()) is not None:
             part, why = problem
             raise InvalidError(f"{kind} {name}: container {container.name}: {part}: {why}")
+    is_new = current is None or (current.location, current.request) != (wanted.location, wanted.request)
+    if is_new and (why := location_problem(wanted)):
+        raise InvalidError(f"{kind} {name}: location: {why}")
+
+
+def location_problem(spec: PodSpec) -> str:
+    """Return why no node can ever match a pod's location; empty if some can."""
+    location = spec.location
+    if location is None or location.device_kind is not DeviceKind.CPU:
+        return ""
+    if location.device is not None:
+        return f"device {location.device} is no cpu: give its kind, or no device_kind"
+    return "device_kind cpu brings no device, but the pod requests devices" if spec.request.devices else ""
 
 
 def changed_parts(current: PodSpec, wanted: PodSpec) -> tuple[str, ...]:

@@ -132,7 +132,7 @@ class PodGroupStrategy(Strategy[PodGroup]):
         template, phase, size = resource.spec.template, resource.status.phase, resource.spec.size
         if template is None or phase in GROUP_ENDED:
             return Usage()
-        return usage_of_pods(template.request, size, size if phase is GroupPhase.PENDING else 0)
+        return usage_of_pods(template.requested, size, size if phase is GroupPhase.PENDING else 0)
 
     def priority(self, resource: PodGroup) -> int:
         """Return the higher of the group's and its pods' priority."""

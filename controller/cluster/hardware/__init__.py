@@ -7,10 +7,11 @@ from controller.cluster.hardware.fitting import choose, fits
 from controller.cluster.hardware.fragments import fragments
 from controller.cluster.hardware.nodes import node_of, node_of_machine, nodes_of
 from controller.cluster.hardware.refusals import Missing, Refusal
-from controller.cluster.hardware.requests import WHOLE, DeviceRequest, Request
+from controller.cluster.hardware.requests import ACCELERATORS, WHOLE, DeviceRequest, Request
 from controller.cluster.hardware.values import Device, DeviceShare, Node, Shares
 
 __all__ = [
+    "ACCELERATORS",
     "WHOLE",
     "Cluster",
     "Device",

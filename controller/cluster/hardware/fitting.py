@@ -1,12 +1,15 @@
 """Fit requests on the free resources of nodes, and choose devices.
 
 Devices are chosen to leave the least of each: the suitable one with the fewest free thousandths, then the one with the
-least free memory, then the lowest number. In a request for several kinds or models the one with the fewest suitable
+least free memory, then the lowest number. Where any of several kinds will do, all devices of a request are of one
+kind: the one with the most suitable devices. In a request for several kinds or models the one with the fewest suitable
 devices chooses first. That always fits requests of one kind each if possible; a request whose parts compete for the
 same devices in several sizes may be refused although another order would fit.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 from controller.cluster.hardware.errors import HardwareError
 from controller.cluster.hardware.refusals import Missing, Refusal
@@ -52,7 +55,7 @@ def _devices(node: Node, held: Shares, request: Request) -> tuple[DeviceShare, .
         free[share.number][1] -= share.memory_bytes
     taken: dict[int, DeviceShare] = {}
     for wanted in sorted(request.devices, key=lambda wanted: (len(_of_kind(node, wanted)), -wanted.thousandths)):
-        candidates = _of_kind(node, wanted)
+        candidates = _of_one_kind(node, free, wanted)
         good = [device for device in candidates if _serves(free[device.number], wanted)]
         if len(good) < wanted.count:
             return _missing(candidates, free, wanted, len(good))
@@ -69,6 +72,17 @@ def _devices(node: Node, held: Shares, request: Request) -> tuple[DeviceShare, .
 
 def _of_kind(node: Node, wanted: DeviceRequest) -> list[Device]:
     return [device for device in node.devices if wanted.accepts(device.kind, device.model)]
+
+
+def _of_one_kind(node: Node, free: dict[int, list[int]], wanted: DeviceRequest) -> list[Device]:
+    """Return the acceptable devices, of several kinds only those of the one with the most suitable ones."""
+    candidates = _of_kind(node, wanted)
+    if not wanted.is_open:
+        return candidates
+    suitable = Counter(device.kind for device in candidates if _serves(free[device.number], wanted))
+    there = Counter(device.kind for device in candidates)
+    chosen = max(wanted.kinds, key=lambda kind: (suitable[kind], there[kind]))
+    return [device for device in candidates if device.kind is chosen]
 
 
 def _serves(free: list[int], wanted: DeviceRequest) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from controller.cluster.hardware.errors import HardwareError
@@ -10,37 +10,59 @@ from dataplane.topology.values import DeviceKind
 
 WHOLE: Final = 1000
 """A whole device, or a whole core, in thousandths."""
+ACCELERATORS: Final = tuple(kind for kind in DeviceKind if kind is not DeviceKind.CPU)
+"""All kinds that are requested as devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequest:
     """Devices of a kind: `count` of them, with some thousandths each; parts of a device only with a count of one.
 
-    `models` are the acceptable ones, empty: all. `memory_bytes` is per device; a request without memory (0) is admitted
-    by its thousandths alone. Cores are requested by `Request.cpu_milli`.
+    Without `kind` they are of any kind in `any_of`, all of the same one. `models` are the acceptable ones, empty: all.
+    `memory_bytes` is per device; a request without memory (0) is admitted by its thousandths alone. Cores are requested
+    by `Request.cpu_milli`.
     """
 
-    kind: DeviceKind
+    kind: DeviceKind | None
     count: int = 1
     thousandths: int = WHOLE
     models: frozenset[str] = frozenset()
     memory_bytes: int = 0
+    any_of: frozenset[DeviceKind] = frozenset()
 
     def __post_init__(self) -> None:
+        if (self.kind is None) == (not self.any_of):
+            raise HardwareError("devices are requested either of a kind or of any of several")
         if self.count < 1 or not 0 < self.thousandths <= WHOLE or (self.count > 1 and self.thousandths != WHOLE):
             raise HardwareError(f"{self.count} devices of {self.thousandths} thousandths each cannot be requested")
         if self.memory_bytes < 0:
             raise HardwareError(f"{self.memory_bytes} bytes of a device's memory cannot be requested")
-        if self.kind is DeviceKind.CPU:
+        if DeviceKind.CPU in self.kinds:
             raise HardwareError("cores are requested in thousandths of cores, not as devices of kind cpu")
+
+    @property
+    def is_open(self) -> bool:
+        """True if the kind is still to be chosen."""
+        return self.kind is None
+
+    @property
+    def kinds(self) -> tuple[DeviceKind, ...]:
+        """Acceptable kinds, in the order of `DeviceKind`."""
+        return (self.kind,) if self.kind is not None else tuple(kind for kind in DeviceKind if kind in self.any_of)
+
+    def of_kind(self, kind: DeviceKind) -> DeviceRequest:
+        """Return the request with its kind chosen."""
+        return replace(self, kind=kind, any_of=frozenset())
 
     def accepts(self, kind: DeviceKind, model: str) -> bool:
         """Return whether a device of this kind and model is acceptable."""
-        return kind is self.kind and (not self.models or model in self.models)
+        of_kind = kind is self.kind if self.kind is not None else kind in self.any_of
+        return of_kind and (not self.models or model in self.models)
 
     def __str__(self) -> str:
         models = f" {'|'.join(sorted(self.models))}" if self.models else ""
-        return f"{self.kind}{models}"
+        kinds = self.kinds
+        return f"{'accelerator' if kinds == ACCELERATORS else '|'.join(kinds)}{models}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +78,11 @@ class Request:
             raise HardwareError(
                 f"{self.cpu_milli} thousandths of cores and {self.memory_bytes} bytes cannot be requested"
             )
+
+    @property
+    def is_open(self) -> bool:
+        """True if the kind of some device is still to be chosen."""
+        return any(wanted.is_open for wanted in self.devices)
 
     def __add__(self, other: Request) -> Request:
         """Return the combined request to one node."""

@@ -92,7 +92,7 @@ def openb_pods(path: Path) -> Iterator[Task]:
             if time_ns is not None and end is not None and end < time_ns:
                 raise record.error(f"{later} is {record.fields[later]}, before {earlier} {record.fields[earlier]}")
         request = _openb_request(record)
-        kind = request.devices[0].kind if request.devices else DeviceKind.CPU
+        kind = request.devices[0].kinds[0] if request.devices else DeviceKind.CPU
         yield Task(
             name=record.text("name"),
             arrival_ns=created_ns - first,

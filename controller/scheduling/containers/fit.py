@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from zlib import crc32
 
 import numpy as np
@@ -10,6 +11,7 @@ from controller.cluster.hardware import WHOLE, DeviceRequest
 from controller.scheduling.framework.policies import MOST_POINTS, Floats, Ids, Longs, NoSettings
 from controller.scheduling.pods import PendingPod, Snapshot
 from controller.scheduling.pods.columns import NodeColumns
+from controller.scheduling.pods.kinds import settled
 from dataplane.config import Strict
 
 
@@ -34,8 +36,17 @@ class DeviceFit:
         points: Longs = np.rint(MOST_POINTS * np.mean(parts, axis=0)[nodes]).astype(np.int64)
         return points
 
+    def kind_points(self, pods: Sequence[PendingPod], snapshot: Snapshot, nodes: Ids) -> list[Longs]:
+        """Return the points for each kind of device."""
+        return [self.points(pod, snapshot, nodes) for pod in pods]
+
     def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
-        """Return the reasons for several nodes; they depend on the nodes' hardware and are cached until it changes."""
+        """Return the reasons for several nodes; they depend on the nodes' hardware and are cached until it changes.
+
+        Only of an open kind they depend on what is free.
+        """
+        if pod.request.is_open:
+            return [self.reason(pod, snapshot, node) for node in nodes.tolist()]
         if self._reasons is None or self._reasons[0] is not snapshot.columns:
             self._reasons = snapshot.columns, {}
         cached = self._reasons[1].setdefault(pod.request.devices, {})
@@ -51,7 +62,7 @@ class DeviceFit:
         if not pod.request.devices:
             return f"the pod requests no devices; the node has {len(devices)}"
         parts = []
-        for wanted in pod.request.devices:
+        for wanted in settled(pod, snapshot, node).request.devices:
             good = [device for device in devices if wanted.accepts(device.kind, device.model)]
             best = min(good, key=lambda device: device.memory_bytes or 0, default=None)
             if best is not None:

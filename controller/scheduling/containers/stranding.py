@@ -49,11 +49,11 @@ class KindDemand:
 
 @lru_cache(maxsize=32)
 def demands_of(workload: Workload, chances: int) -> dict[DeviceKind, KindDemand]:
-    """Return a workload's demand for devices, by kind; skips requests for several sorts at once."""
+    """Return a workload's demand for devices, by kind; skips requests for several sorts, or an open kind."""
     by_kind: defaultdict[DeviceKind, list[tuple[Request, int]]] = defaultdict(list)
     for request, count in workload.requests:
-        if len(request.devices) == 1:
-            by_kind[request.devices[0].kind].append((request, count))
+        if len(request.devices) == 1 and (kind := request.devices[0].kind) is not None:
+            by_kind[kind].append((request, count))
     pods = sum(count for _, count in workload.requests)
     return {kind: _demand(requests, pods, chances) for kind, requests in by_kind.items()}
 

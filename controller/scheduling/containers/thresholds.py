@@ -1,14 +1,15 @@
-"""Devices that are idle enough: those whose used share is below a threshold."""
+"""Devices that are idle enough: those whose used share is below a threshold; and of those, the least used."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
 
 from controller.cluster.hardware import WHOLE
-from controller.scheduling.framework.policies import Flags, Floats
+from controller.scheduling.framework.policies import MOST_POINTS, Flags, Floats, Ids, Longs, NoSettings
 from controller.scheduling.pods import PendingPod, Snapshot
 from dataplane.config import Strict
 
@@ -60,7 +61,8 @@ class DeviceThreshold:
             if not (able & ~idle).any():
                 continue  # no suitable device is kept from the pod
             passing = np.ones(len(columns.nodes), np.bool_) if passing is None else passing
-            passing &= (columns.counted(able & idle) >= wanted.count) | (columns.counted(able) < wanted.count)
+            enough, any_load = (columns.counted_for(wanted, devices) >= wanted.count for devices in (able & idle, able))
+            passing &= enough | ~any_load
         return passing
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
@@ -73,9 +75,66 @@ class DeviceThreshold:
             if used[row] >= self.settings.below and any(
                 wanted.accepts(device.kind, device.model) for wanted in pod.request.devices
             ):
-                how = "held" if snapshot.device_busy is None or np.isnan(snapshot.device_busy[row]) else "measured"
-                busy.append(f"device {device.number} {used[row]:.0%} ({how})")
+                busy.append(f"device {device.number} {used[row]:.0%} ({_how(snapshot, row)})")
         return f"too few devices below {self.settings.below:.0%} load: {', '.join(busy)}"
+
+
+class LowLoad:
+    """Prefers the least used devices, for pods that accept several kinds: others are packed, not spread."""
+
+    Settings = NoSettings
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:  # noqa: ARG002 - a score's signature
+        """Return whether the pod states its kinds of devices, or none."""
+        return not pod.request.is_open
+
+    def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+        """Return the free share of each node's least used device that the pod could get, in thousandths."""
+        if self.is_neutral(pod, snapshot):
+            return np.full(len(nodes), MOST_POINTS, np.int64)
+        return self._points(pod, snapshot, nodes)
+
+    def kind_points(self, pods: Sequence[PendingPod], snapshot: Snapshot, nodes: Ids) -> list[Longs]:
+        """Return the points for each kind of device."""
+        return [self._points(pod, snapshot, nodes) for pod in pods]
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return the least used device and its load."""
+        if self.is_neutral(pod, snapshot):
+            return "applies only to pods that accept several kinds of devices"
+        used, first = _used(snapshot), int(snapshot.columns.device_start[node])
+        rows = np.flatnonzero(_gettable(pod, snapshot))
+        rows = rows[snapshot.columns.device_node[rows] == node]
+        if not len(rows):
+            return "none of its devices can be given"
+        row = int(rows[np.argmin(used[rows])])
+        device = snapshot.columns.nodes[node].devices[row - first]
+        return f"device {device.number} ({device.kind}) {used[row]:.0%} used ({_how(snapshot, row)})"
+
+    def _points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+        columns = snapshot.columns
+        free = np.where(_gettable(pod, snapshot), 1 - np.clip(_used(snapshot), 0, 1), 0.0)
+        best = np.zeros(len(columns.nodes), np.float64)
+        np.maximum.at(best, columns.device_node, free)
+        points: Longs = np.rint(MOST_POINTS * best[nodes]).astype(np.int64)
+        return points
+
+
+def _gettable(pod: PendingPod, snapshot: Snapshot) -> Flags:
+    """Return the devices that serve some part of a pod's request now."""
+    columns, free = snapshot.columns, snapshot.free
+    gettable = np.zeros(len(columns.device_node), np.bool_)
+    for wanted in pod.request.devices:
+        gettable |= columns.accepted(wanted) & (free.device_milli >= wanted.thousandths)
+    return gettable
+
+
+def _how(snapshot: Snapshot, row: int) -> str:
+    """Return how the load of a device is known."""
+    return "held" if snapshot.device_busy is None or np.isnan(snapshot.device_busy[row]) else "measured"
 
 
 def _used(snapshot: Snapshot) -> Floats:

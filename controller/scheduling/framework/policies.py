@@ -14,7 +14,8 @@ filter, and `reasons(subject, candidates, numbers, points)` of a score, which ge
 `operator_devices(subject, candidates, number)`: the devices for the operators of a subject on a candidate, which are
 passed to its programs; the first score of a profile that has it decides.
 
-For pods only: a filter has `is_local`, and may have `devices(pod, snapshot)`: the devices, in the rows of
+For pods only: a score may have `kind_points`, to choose among kinds of devices (controller/scheduling/pods/kinds.py).
+A filter has `is_local`, and may have `devices(pod, snapshot)`: the devices, in the rows of
 `NodeColumns`, that the pod may get on nodes that pass, None for all; policies see a snapshot in which nothing is free
 on the other devices. A filter that uses measured loads has `lets_in(before, now)`: whether a change of a device's
 load admits pods that it kept off before, so that these are decided again.

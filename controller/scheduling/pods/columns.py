@@ -71,7 +71,7 @@ class NodeColumns:
 
     def accepted(self, wanted: DeviceRequest) -> Flags:
         """Return which devices are of the kind and model that a request accepts."""
-        key = (wanted.kind, wanted.models)
+        key = (wanted.kinds, wanted.models)
         if (flags := self._accepted.get(key)) is None:
             devices = (device for node in self.nodes for device in node.devices)
             flags = np.fromiter((wanted.accepts(device.kind, device.model) for device in devices), np.bool_)
@@ -79,19 +79,28 @@ class NodeColumns:
         return flags
 
     @cached_property
-    def _accepted(self) -> dict[tuple[DeviceKind, frozenset[str]], Flags]:
+    def _accepted(self) -> dict[tuple[tuple[DeviceKind, ...], frozenset[str]], Flags]:
         return {}
 
     def device_counts(self, wanted: DeviceRequest) -> Longs:
         """Return how many devices each node has that a request accepts, busy or not."""
-        key = (wanted.kind, wanted.models)
+        key = (wanted.kinds, wanted.models)
         if (counts := self._device_counts.get(key)) is None:
-            counts = self._device_counts[key] = self.counted(self.accepted(wanted))
+            counts = self._device_counts[key] = self.counted_for(wanted, self.accepted(wanted))
         return counts
 
     @cached_property
-    def _device_counts(self) -> dict[tuple[DeviceKind, frozenset[str]], Longs]:
+    def _device_counts(self) -> dict[tuple[tuple[DeviceKind, ...], frozenset[str]], Longs]:
         return {}
+
+    def counted_for(self, wanted: DeviceRequest, devices: Flags) -> Longs:
+        """Return how many of the marked devices each node has for a request: those of one kind."""
+        if not wanted.is_open:
+            return self.counted(devices)
+        counts = np.zeros(len(self.nodes), np.int64)
+        for kind in wanted.kinds:
+            np.maximum(counts, self.counted(devices & self.accepted(wanted.of_kind(kind))), out=counts)
+        return counts
 
     def counted(self, devices: Flags) -> Longs:
         """Return how many of the marked devices each node has."""
@@ -175,8 +184,10 @@ class FreeColumns:
     def fewest_left(self, columns: NodeColumns, node: int, wanted: DeviceRequest) -> tuple[DeviceShare, ...]:
         """Return the devices that `hardware.choose` gives a request for one kind: those with the least left.
 
-        Empty if there are too few.
+        Empty if there are too few, and for several devices of an open kind.
         """
+        if wanted.is_open and wanted.count > 1:
+            return ()
         rows = slice(int(columns.device_start[node]), int(columns.device_start[node + 1]))
         milli, nbytes = self.device_milli[rows].tolist(), self.device_memory_bytes[rows].tolist()
         good = [

@@ -228,7 +228,7 @@ class FitsResources:
             good = columns.accepted(wanted) & (free.device_milli >= wanted.thousandths)
             if wanted.memory_bytes:
                 good &= free.device_memory_bytes >= wanted.memory_bytes
-            fitting &= columns.counted(good) >= wanted.count
+            fitting &= columns.counted_for(wanted, good) >= wanted.count
         if len(request.devices) > 1:
             # Each part fits by itself; check node by node whether all fit together.
             for node in np.flatnonzero(fitting).tolist():

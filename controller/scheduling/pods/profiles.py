@@ -7,12 +7,15 @@ from enum import StrEnum
 from typing import Any, ClassVar, Final, Protocol
 from zlib import crc32
 
+from msgspec.structs import replace
+
 from controller.apiserver.resources.operator_devices import OperatorDevice
 from controller.cluster.hardware import Shares
 from controller.scheduling.framework.plugins import PODS
 from controller.scheduling.framework.policies import Flags, Ids, NoSettings
 from controller.scheduling.framework.profiles import PolicySettings, Profile
 from controller.scheduling.pods.devices import LeastLeft
+from controller.scheduling.pods.kinds import settled, settled_by, usable_kinds
 from controller.scheduling.pods.snapshot import Snapshot
 from controller.scheduling.pods.values import PendingPod
 from dataplane.config import Strict
@@ -66,9 +69,16 @@ class PodProfileSettings(Strict, frozen=True):
 
 
 ACCELERATED: Final = PodProfileSettings(
-    name="accelerated", scores=(*PodProfileSettings().scores, PolicySettings(policy="operator-devices", weight=4))
+    name="accelerated",
+    scores=(
+        *PodProfileSettings().scores,
+        PolicySettings(policy="operator-devices", weight=4),
+        PolicySettings(policy="device-load", weight=2),
+    ),
 )
 """The default with pods' operators assigned to devices: programs are told, and nodes where they gain count more."""
+STANDARD: Final = replace(ACCELERATED, name="default")
+"""The default of the daemon, which knows the operators and loads by which it chooses among kinds of devices."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,10 @@ class PodProfile(Profile[PendingPod, Snapshot]):
         return any(named.policy.lets_in(before, now) for named in self.filters if hasattr(named.policy, "lets_in"))
 
     def seen(self, subject: PendingPod, candidates: Snapshot) -> Snapshot:
-        """Return the snapshot that policies see: nothing is free on devices that a filter keeps from the pod."""
+        """Return the snapshot that policies see: nothing is free on devices that a filter keeps from the pod.
+
+        Where it accepts several kinds of devices, only those of the best kind on each node are free.
+        """
         usable: Flags | None = None
         for named in self.filters:
             devices = getattr(named.policy, "devices", None)
@@ -107,16 +120,21 @@ class PodProfile(Profile[PendingPod, Snapshot]):
                 and (allowed := devices(subject, candidates)) is not None
             ):
                 usable = allowed if usable is None else usable & allowed
-        return candidates if usable is None or bool(usable.all()) else candidates.narrowed(usable)
+        seen = candidates if usable is None or bool(usable.all()) else candidates.narrowed(usable)
+        return seen.narrowed(usable_kinds(self.scores, subject, seen)) if subject.request.is_open else seen
 
-    def operator_devices(self, pod: PendingPod, snapshot: Snapshot, node: int) -> tuple[OperatorDevice, ...]:
-        """Return the devices for a pod's operators on a node; () if no score assigns any.
+    def operator_devices(
+        self, pod: PendingPod, snapshot: Snapshot, node: int, shares: Shares | None = None
+    ) -> tuple[OperatorDevice, ...]:
+        """Return the devices for a pod's operators on a node, with these shares of it; () if no score assigns any.
 
         Raise SchedulerError if a policy gives an invalid answer.
         """
         if not pod.operators:
             return ()
-        kinds = [wanted.kind for wanted in pod.request.devices]
+        if shares is not None:
+            pod = settled_by(pod, shares, snapshot.columns.nodes[node])
+        kinds = [kind for wanted in pod.request.devices for kind in wanted.kinds]
         operators = [operator.name for operator in pod.operators]
         return self.assigned(pod, snapshot, node, operators=operators, devices=kinds)
 
@@ -124,7 +142,10 @@ class PodProfile(Profile[PendingPod, Snapshot]):
         """Return the shares of a pod on a node where it fits; raise HardwareError if it does not."""
         if not pod.request.devices:
             return Shares(pod.request.cpu_milli, pod.request.memory_bytes)
-        return self.devices.shares(pod, self.seen(pod, snapshot), node)
+        seen = self.seen(pod, snapshot)
+        # Several parts are chosen together, as they were found to fit.
+        pod = settled(pod, seen, node) if len(pod.request.devices) == 1 else pod
+        return self.devices.shares(pod, seen, node)
 
     @classmethod
     def _others(cls, settings: Any) -> dict[str, Any]:  # noqa: ANN401 - settings of pods

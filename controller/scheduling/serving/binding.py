@@ -150,7 +150,7 @@ def request_of(
             pod=pod.metadata.name,
             node=node,
             devices=device_shares(shares),
-            operator_devices=profile.operator_devices(choice.subject, snapshot, choice.candidate),
+            operator_devices=profile.operator_devices(choice.subject, snapshot, choice.candidate, shares),
             pod_revision=pod.metadata.revision,
             shares_version=versions.get(node, knowledge.view.nodes[node].shares_version),
         )

@@ -9,8 +9,9 @@ from typing import TypeVar
 from controller.apiserver.registry.placements import State
 from controller.apiserver.resources import Node, Pod, PodGroup
 from controller.apiserver.resources.base import Resource
-from controller.apiserver.resources.pod import PeerNeed, Phase
+from controller.apiserver.resources.pod import PeerNeed, Phase, PodSpec
 from controller.cluster.cost_map import CostMap
+from controller.cluster.hardware import Request
 from controller.scheduling.containers.reservations import Reservation, with_reservations
 from controller.scheduling.fairness import PodShares, Weights
 from controller.scheduling.pods import Peer, PendingPod, Snapshot
@@ -19,6 +20,7 @@ from controller.scheduling.pods.workload import Workload
 from controller.scheduling.serving.assumptions import Assumption, Assumptions
 from controller.scheduling.serving.node_table import KnownNode, NodeTable, is_ready
 from controller.scheduling.serving.pod_counts import PodCounts
+from dataplane.topology.values import DeviceKind
 
 __all__ = ["ClusterView", "is_ready", "is_waiting"]
 
@@ -282,11 +284,11 @@ class ClusterView:
                 peers.append(Peer(asking.status.node, 0, need.min_bps, need.max_delay_ns))
         return PendingPod(
             pod.metadata.name,
-            spec.request.value,
+            self._request_of(spec),
             spec.priority,
             locations=(location.node,) if location is not None and location.node is not None else (),
             labels=tuple(spec.node_labels.items()),
-            device_kind=None if location is None else location.device_kind,
+            device_kind=None if location is None or location.device_kind is DeviceKind.CPU else location.device_kind,
             peers=tuple(peers),
             group=spec.group or "",
             device=None if location is None else location.device,
@@ -295,6 +297,11 @@ class ClusterView:
             is_reduced=self._is_reduced(spec.group),
             operators=spec.operators,
         )
+
+    def _request_of(self, spec: PodSpec) -> Request:
+        """Return what a pod gets; operators bring a device only if some node has one."""
+        has_none = spec.may_lack_device and not len(self._current_table().columns.device_node)
+        return (spec.request if has_none else spec.requested).value
 
     def _is_reduced(self, group: str | None) -> bool:
         pod_group = None if group is None else self.groups.get(group)
@@ -306,7 +313,7 @@ class ClusterView:
         Policies derive much from it, and a single pod hardly changes a distribution.
         """
         if self._distribution is None or self._others * 10 > self._counted_pods:
-            self._distribution = Workload.of(pod.spec.request.value for pod in self.pods.values())
+            self._distribution = Workload.of(self._request_of(pod.spec) for pod in self.pods.values())
             self._counted_pods, self._others = len(self.pods), 0
         return self._distribution
 

@@ -22,7 +22,7 @@ def can_run(types: Sequence[UnitType], probe: ProbeTask | None, units: int = 1) 
             for unit in types
             if unit.count >= max(units, 1)
             and kernels <= set(unit.operators)
-            and devices <= {need.kind for need in unit.unit.devices}
+            and devices <= {kind for need in unit.unit.devices for kind in need.kinds}
         )
     )
 

@@ -61,5 +61,5 @@ def _unit(unit: UnitType) -> str:
     parts = [f"{unit.count}, each with {request.cpu_milli / 1000:g} cores"]
     if request.memory_bytes:
         parts.append(f"{request.memory_bytes / 1e9:.3g} GB")
-    parts += [f"{need.count} {need.kind}" for need in request.devices]
+    parts += [f"{need.count} {'|'.join(need.kinds)}" for need in request.devices]
     return ", ".join(parts)

@@ -53,3 +53,8 @@ def _show_pod(pod: Pod, decided: str = "") -> None:
     if location is not None:
         stated = ((part, getattr(location, part)) for part in ("node", "device", "device_kind"))
         typer.echo(f"its manifest sets {', '.join(f'{part} {value}' for part, value in stated if value is not None)}")
+    if pod.spec.brought:
+        typer.echo(pod.spec.brought)
+    if status.devices:
+        held = (f"device {share.number} ({share.thousandths / 1000:.0%})" for share in status.devices)
+        typer.echo(f"it holds {', '.join(held)}")

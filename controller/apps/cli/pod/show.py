@@ -60,6 +60,7 @@ def _show_status(pod: Pod) -> None:
         ("node", status.node),
         ("devices", ", ".join(devices) or None),
         ("shares", "; ".join(f"{limit.number}: {limit}" for limit in status.device_limits) or None),
+        ("its device", pod.spec.brought or None),
         ("operators run on", devices_text(status.operator_devices) if status.operator_devices else None),
         *((name, None if at is None else utc(at)) for name, at in (*times, ("finished", status.finished_ns))),
         ("bindings", status.epoch or None),

@@ -340,7 +340,7 @@ def pending_of(task: Task, task_type: str, kernels: frozenset[str]) -> PendingTa
 
 
 def _kinds(unit: UnitType) -> frozenset[DeviceKind]:
-    return frozenset(need.kind for need in unit.unit.devices)
+    return frozenset(kind for need in unit.unit.devices for kind in need.kinds)
 
 
 def _slots(centre: Centre, offer: Offer, held: Sequence[Task], wall_ns: int) -> Slots:

@@ -126,7 +126,7 @@ class Trials:
 
 def _use_of(kernel: ProbeKernel, unit: UnitType) -> KernelUse | None:
     """Return a kernel's use on a unit of a type, on its device if it has one; None without code for it."""
-    implementation = _implementation(kernel, {need.kind for need in unit.unit.devices})
+    implementation = _implementation(kernel, {kind for need in unit.unit.devices for kind in need.kinds})
     if implementation is None or implementation.library is Library.CONTAINER:
         return None
     return KernelUse(

@@ -9,10 +9,11 @@ import pytest
 
 from controller.apiserver.manifests import read_file, read_text, script_of
 from controller.apiserver.manifests.quantities import Cores, Duration, duration_text, milli_text
-from controller.apiserver.manifests.schema import json_schema
+from controller.apiserver.manifests.schema import RequestedKind, json_schema
 from controller.apiserver.resources import Pod, PodGroup
 from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.apiserver.resources.pod import Location, PeerNeed, PodSpec, Restart
+from controller.cluster.hardware import ACCELERATORS
 from dataplane.errors import ConfigError
 from dataplane.topology.values import DeviceKind
 
@@ -99,6 +100,26 @@ def test_resources_are_written_as_scripts_that_read_the_same() -> None:
         assert again.resource == resource.resource
 
 
+@pytest.mark.parametrize(
+    ("text", "need"),
+    [
+        ("{any_of: [npu, gpu], count: 2}", DeviceNeed(any_of=(DeviceKind.GPU, DeviceKind.NPU), count=2)),
+        ("{kind: any, share: 500m}", DeviceNeed(any_of=ACCELERATORS, thousandths=500)),
+        ("{any_of: [npu]}", DeviceNeed(kind=DeviceKind.NPU)),
+    ],
+)
+def test_item_8_kinds_of_devices_are_read_and_written(text: str, need: DeviceNeed) -> None:
+    (made,) = read_text(f"pod: {{name: p, image: x, devices: [{text}], location: {{device_kind: npu}}}}")
+    assert made.resource.spec.request.devices == (need,)  # type: ignore[union-attr]
+    (again,) = read_text(script_of(made.resource))
+    assert again.resource == made.resource
+    assert Request.of(Request(devices=(need,)).value) == Request(devices=(need,))
+
+
+def test_every_kind_of_device_can_be_requested() -> None:
+    assert [kind.value for kind in RequestedKind] == [*DeviceKind, "any"]
+
+
 COMPUTES = """\
 pod:
   name: p
@@ -158,6 +179,13 @@ def test_pod_states_its_operators() -> None:
         ("{A: b}", "{A: 5}", "s.yaml:6: pod.environment.A: expected `str`, got `int`: write it in quotes"),
         ("gpu, share", "gpuu, share", "s.yaml:10: pod.devices[0].kind: 'gpuu' is not one of cpu, gpu, tpu,"),
         ("kind: npu", "kind: cpu", "s.yaml:11: pod.devices[1].kind: request cores by `cpu`"),
+        ("kind: npu", "kind: any, any_of: [gpu]", "s.yaml:11: pod.devices[1].any_of: give either `kind` or `any_of`"),
+        ("kind: npu, count", "count", "s.yaml:11: pod.devices[1]: needs `kind` or `any_of`"),
+        ("kind: npu", "any_of: [npu, cpu]", "s.yaml:11: pod.devices[1].any_of[1]: request cores by `cpu`"),
+        ("kind: npu", "any_of: [npu, gpu, npu]", "s.yaml:11: pod.devices[1].any_of[2]: npu appears twice"),
+        ("kind: npu", "any_of: [npuu]", "s.yaml:11: pod.devices[1].any_of[0]: 'npuu' is not one of cpu, gpu, tpu,"),
+        ("device: 0, device_kind: gpu", "device_kind: cpu", ("s.yaml:12: pod.location.device_kind: device_kind cpu"
+                                                             " brings no device, but the pod requests devices")),
         ("share: 500m", "share: 2", "s.yaml:10: pod.devices[0].share: 2 is not part of one device"),
         ("share: 500m", "count: 1, share: 500m", "s.yaml:10: pod.devices[0].share: applies to one device: give either"),
         ("name: web", "name: Web", "s.yaml:2: pod.name: is not a name: use lower-case letters, digits, dots and"),

@@ -47,9 +47,10 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 
 device_requests = st.builds(
-    lambda whole, count, milli, models, gib: DeviceRequest(
-        DeviceKind.GPU, count if whole else 1, WHOLE if whole else milli, models, gib * GIB
+    lambda any_of, whole, count, milli, models, gib: DeviceRequest(
+        None if any_of else DeviceKind.GPU, count if whole else 1, WHOLE if whole else milli, models, gib * GIB, any_of
     ),
+    st.sampled_from((frozenset(), frozenset(), frozenset({DeviceKind.GPU, DeviceKind.NPU}))),
     st.booleans(),
     st.integers(1, 3),
     st.sampled_from((250, 500, 750)),

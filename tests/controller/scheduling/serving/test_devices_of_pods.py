@@ -9,11 +9,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from controller.apiserver.resources import Metadata, Pod
-from controller.apiserver.resources.hardware import DeviceNeed, Request
+from controller.apiserver.resources.hardware import DeviceNeed, DeviceShare, Request
 from controller.apiserver.resources.operator_devices import OperatorDevice
 from controller.apiserver.resources.operator_graphs import operators_of
-from controller.apiserver.resources.pod import Container, Phase, PodSpec
+from controller.apiserver.resources.pod import Container, Location, Phase, PodSpec
 from controller.cluster.operators import OperatorGraph
+from controller.scheduling.pods.profiles import ACCELERATED, PodProfileSettings
 from controller.scheduling.process import serve
 from controller.scheduling.settings import SchedulerSettings
 from dataplane.topology.values import DeviceKind
@@ -26,8 +27,13 @@ millrace: 1
 name: one
 switches: [{name: s1}]
 hosts:
-- {name: h1, switch: s1, cores: 4, memory: [{kind: dram, capacity: 8 GiB}], devices: [{kind: gpu, memory: 8 GiB}]}
+- name: h1
+  switch: s1
+  cores: 4
+  memory: [{kind: dram, capacity: 8 GiB}]
+  devices: [{kind: gpu, memory: 8 GiB}, {kind: npu}]
 """
+PROFILES = (PodProfileSettings(), ACCELERATED)
 FORGED = {"MILLRACE_OPERATOR_DEVICES": "forged"}
 
 
@@ -47,7 +53,7 @@ def test_container_gets_operator_devices_only_from_its_binding(tmp_path: Path) -
 
     async def act(world: World) -> None:
         stop = asyncio.Event()
-        scheduling = asyncio.create_task(serve(SchedulerSettings(api=world.served.socket), stop))
+        scheduling = asyncio.create_task(serve(SchedulerSettings(api=world.served.socket, profiles=PROFILES), stop))
         async with world.managing(runtime, world.settings(topology=str(tmp_path / "one.yaml"))):
             for name, profile in (("told", "accelerated"), ("not", "default")):
                 made = Pod(metadata=Metadata(name=name), spec=wanted(profile))
@@ -64,6 +70,13 @@ def test_container_gets_operator_devices_only_from_its_binding(tmp_path: Path) -
                 anew = replace(pod.metadata, revision=0)  # whatever its manager has written meanwhile
                 told = replace(pod, metadata=anew, status=replace(pod.status, operator_devices=chosen))
                 assert (await world.client.of(Pod).replace_status(told)).status.operator_devices == ()
+            # Item 9: a location by kind of device brings the device, without `devices`.
+            container = Container(name="c", image="image")
+            located = PodSpec(containers=(container,), location=Location(device_kind=DeviceKind.NPU))
+            await world.client.of(Pod).create(Pod(metadata=Metadata(name="located"), spec=located))
+            pod = await world.in_phase("located", Phase.RUNNING)
+            assert pod.status.devices == (DeviceShare(number=1),)
+            assert runtime.orders[pod.status.containers[0].runtime_id].environment["MILLRACE_DEVICES"] == "1"
         stop.set()
         await scheduling
 

@@ -249,7 +249,7 @@ def test_location_and_network_demands_are_met(play: Play) -> None:
             names = ("labelled", "device", "near")
             reasons = {name: (await cluster.decision_about(name, Outcome.REFUSED)).spec for name in names}
             assert reasons["labelled"].refused[0].reason == "its label zone is unset, not a"
-            assert reasons["device"].refused[0].reason == "device 1 is stated, but the pod requests no device"
+            assert reasons["device"].refused[0].reason == "it has 0 devices, no device 1"
             assert reasons["near"].refused[0].reason == "the network is unknown"
             pods = await cluster.pods_when(lambda pods: pods["there"].status.node is not None)
             assert pods["there"].status.node == "h2"

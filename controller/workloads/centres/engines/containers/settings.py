@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from controller.apiserver.resources.base import LabelName, LabelValue, Line, Name
-from controller.apiserver.resources.hardware import Request
+from controller.apiserver.resources.hardware import Request, check_kinds
 from dataplane.config import Settings, Strict
 
 
@@ -24,6 +24,7 @@ class ContainerUnit(Strict, frozen=True):
     def __post_init__(self) -> None:
         if not self.request.cpu_milli and not self.request.memory_bytes and not self.request.devices:
             raise ValueError("request: a unit has CPU time, memory or devices")
+        check_kinds(self.request)
 
 
 class ContainersSettings(Settings, frozen=True):

@@ -62,7 +62,7 @@ def room(unit: ContainerUnit, node: Node, *, others_of: Collection[str] | None =
         parts = [
             (WHOLE - held[device.number]) // need.thousandths
             for device in value.devices
-            if device.kind is need.kind and (not need.models or device.model in need.models)
+            if device.kind in need.kinds and (not need.models or device.model in need.models)
         ]
         fits.append(sum(parts) // need.count)
     return max(0, min(fits))

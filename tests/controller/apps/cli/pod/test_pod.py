@@ -157,6 +157,14 @@ def test_why_lists_every_decision_node_by_node(run: Run, bound: None) -> None:
     assert run("pod explain x") == ("", "millrace: there is no Pod x\n")
 
 
+def test_item_9_device_of_a_location_is_in_words(run: Run) -> None:
+    run("pod apply -f -", "pod: {name: c, image: x, location: {device_kind: npu, device: 1}}")
+    brought = "its location brings a device of kind npu"
+    assert brought in run("pod show c")[0]
+    lines = run("pod explain c")[0].splitlines()
+    assert lines[1:3] == ["its manifest sets device 1, device_kind npu", brought]
+
+
 def test_reason_of_a_refusal_is_shown_once(served: Place, run: Run) -> None:
     run("pod apply -f -", "pod: {name: c, image: x}")
     reason = "none of 1 nodes: 1 by fits"

@@ -25,6 +25,7 @@ SETTINGS: Final = {
     "api": ("controller.apiserver.settings", "ApiSettings"),
     "balance": ("controller.balance.settings", "BalanceSettings"),
     "balance-drive": ("controller.balance.running.process", "RunSettings"),
+    "builder": ("controller.scheduling.tasks.settings", "BuilderSettings"),
     "centre": ("controller.workloads.centres.selecting", "ServedCentre"),
     "collector": ("collectors.process", "CollectorProcessSettings"),
     "controller": ("controller.network.daemon_settings", "DaemonSettings"),

@@ -45,6 +45,8 @@ class ProbingSettings(Settings, frozen=True):
     """Delay before a failed probe is retried; it doubles with each failure."""
     patience_s: Annotated[float, Meta(gt=0, le=1e6)] = 120.0
     """Time for which a task of a new type waits for the type's first probes; then it uses those that exist."""
+    builds: bool = True
+    """False leaves building the probes of new types to `millrace probe builder serve`."""
     period_s: Annotated[float, Meta(gt=0, le=1e9)] | None = 21_600.0
     """Age at which a result is measured again, for types in use within `used`; null: never."""
     used_s: Annotated[float, Meta(gt=0, le=1e9)] = 86_400.0

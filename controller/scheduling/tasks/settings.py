@@ -15,6 +15,15 @@ from controller.scheduling.tasks.waiting import WAIT_COST
 from dataplane.config import Strict
 
 
+class BuilderSettings(Strict, frozen=True):
+    """Settings of `millrace probe builder serve`, which builds the probes of new types for schedulers."""
+
+    api: str | None = None
+    """The API server: unix:PATH, HOST:PORT or a URL; null: the environment's, else the user's own socket."""
+    ratio: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 1000
+    """Executions in a task per repetition in the probes built from it."""
+
+
 class TaskSettings(Strict, frozen=True):
     """Settings for dispatching tasks to compute centres."""
 

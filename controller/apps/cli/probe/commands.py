@@ -9,6 +9,7 @@ import typer
 
 from controller.apps.cli.cluster.api import Address
 from controller.apps.cli.probe.build import build
+from controller.apps.cli.probe.builder import builder
 from controller.apps.cli.probe.hours import hours
 from controller.apps.cli.probe.kernels.commands import kernels
 from controller.apps.cli.probe.policy import policy
@@ -51,6 +52,7 @@ probe = typer.Typer(
 )
 
 probe.add_typer(kernels)
+probe.add_typer(builder)
 probe.add_typer(policy)
 probe.command()(build)
 probe.command()(run)

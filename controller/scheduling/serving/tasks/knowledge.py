@@ -223,11 +223,6 @@ class Knowledge:
             )
         return tuple(type_needs)
 
-    @property
-    def library_key(self) -> object:
-        """Key of the current kernel library."""
-        return self._view.kernels_version
-
     def kernels_of(self, task_type: str) -> frozenset[str]:
         """Return the kernels of a type's probes."""
         return frozenset(kernel for probe in self._view.probes_of(task_type) for kernel in probe.kernels)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -13,16 +12,15 @@ from controller.apiserver.registry.dispatches import Dispatch
 from controller.apiserver.resources import Centre, Metadata, ProbeTask, Task
 from controller.apiserver.resources.decision import Outcome
 from controller.apiserver.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, UnitChoice
-from controller.probing.building import BuildSettings
 from controller.probing.errors import ProbeError
 from controller.probing.library import KernelLibrary
 from controller.scheduling.serving.tasks.builds import (
     BENCHMARK_TYPE,
     NETWORK_KERNEL,
     NETWORK_TYPE,
+    Building,
     benchmark,
     network_check,
-    probes_for,
 )
 from controller.scheduling.serving.tasks.decisions import plain_decision
 from controller.scheduling.serving.tasks.knowledge import Knowledge, pending_of
@@ -47,29 +45,16 @@ class Probes:
 
     def __init__(self, view: TasksView, knowledge: Knowledge, settings: TaskSettings, writer: Writer) -> None:
         self._view, self._knowledge, self._settings, self._writer = view, knowledge, settings, writer
+        self._building = Building(view, settings.ratio, writer.create, knowledge.problems)
         self._not_built: dict[str, str] = {}
         self._by_benchmark = {profile.name for profile in settings.profiles if profile.benchmark}
 
-    async def build(self) -> None:
-        """Build the probes of types that have none, from waiting and ended tasks."""
-        for task in self._unknown():
-            name = self._view.type_of(task)
-            # Retry with another library, or with a task that states more.
-            tried = (self._knowledge.library_key, task.spec.operators)
-            if name in self._knowledge.problems and self._knowledge.problems[name][0] == tried:
-                continue
-            try:
-                probes = await asyncio.to_thread(
-                    probes_for, task, name, self._library().kernels(), BuildSettings(ratio=self._settings.ratio)
-                )
-            except ProbeError as error:
-                self._knowledge.problems[name] = (tried, str(error))
-                LOGGER.info("%s", error)
-                continue
-            self._knowledge.problems.pop(name, None)
-            for probe in probes:
-                if await self._writer.create(probe):
-                    LOGGER.info("type %s: built probe task %s", name, probe.metadata.name)
+    async def build(self, wall_ns: int) -> None:
+        """Build the probes of types that have none, or note what a builder process cannot build."""
+        if self._settings.probing.builds:
+            await self._building.build()
+        else:
+            self._building.expect(wall_ns, self._settings.probing.patience_s)
 
     async def build_benchmarks(self, profiles: Mapping[str, TaskProfile]) -> None:
         """Create the probe tasks that the profiles of waiting tasks rank all centres by."""
@@ -97,17 +82,6 @@ class Probes:
             LOGGER.warning("%s", error)
         else:
             await self._writer.create(probe)
-
-    def _unknown(self) -> Sequence[Task]:
-        """Return a task of each type without a probe, one that states its operators if any does."""
-        types = self._view.types_with_probes()
-        by_type: dict[str, Task] = {}
-        for task in self._view.tasks.values():
-            name = self._view.type_of(task)
-            if task.spec.is_probe or name in types or (name in by_type and by_type[name].spec.operators):
-                continue
-            by_type[name] = task
-        return tuple(by_type.values())
 
     def _library(self) -> KernelLibrary:
         return KernelLibrary(self._view.kernels())

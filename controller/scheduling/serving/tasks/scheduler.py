@@ -144,7 +144,7 @@ class TaskScheduler:
         try:
             await self._accounts.settle()
             await self._silence.release(begun_ns)
-            await self._probes.build()
+            await self._probes.build(self._now_ns())
             await self._probes.build_benchmarks(self._profiles)
             await self._probes.build_network_check()
             await self._probes.order(begun_ns, self._now_ns())

@@ -18,6 +18,7 @@ from controller.apiserver.resources.decision import Outcome
 from controller.apiserver.resources.task import OperatorCount, Program, ProgramKind, TaskPhase, UnitChoice
 from controller.probing.evaluation import Policy, resource_of
 from controller.probing.library import KernelLibrary
+from controller.scheduling import builder
 from controller.scheduling.process import load_settings
 from controller.scheduling.serving.tasks.builds import benchmark
 from controller.scheduling.serving.tasks.hours import Hours
@@ -28,7 +29,8 @@ from controller.scheduling.serving.tasks.view import TasksView
 from controller.scheduling.serving.tasks.writing import Writer
 from controller.scheduling.settings import SchedulerSettings
 from controller.scheduling.tasks.prices import PriceSettings, PriceStep
-from controller.scheduling.tasks.settings import TaskSettings
+from controller.scheduling.tasks.probing import ProbingSettings
+from controller.scheduling.tasks.settings import BuilderSettings, TaskSettings
 from dataplane.clock import MonotonicClock
 from dataplane.config import loads
 from dataplane.daemon import Lifecycle
@@ -58,6 +60,43 @@ def test_new_type_is_probed_everywhere_then_sent_to_the_fastest(play: Play) -> N
             decision = (await site.decisions_about("first"))[-1]
             assert decision.spec.outcome is Outcome.DISPATCHED
             assert [score.node for score in decision.spec.scores] == ["fast", "slow"]
+
+    play(act)
+
+
+def test_probes_are_built_away_from_the_scheduler(play: Play) -> None:
+    settings = TaskSettings(probing=ProbingSettings(builds=False, patience_s=3600.0))
+
+    async def act(site: Site) -> None:
+        stop = asyncio.Event()
+        async with site.running(site.centre("a")), site.scheduling(settings):
+            await site.submit("t", task_type="products")
+            tasks = await site.tasks_when(lambda tasks: bool(tasks["t"].status.reasons))
+            assert tasks["t"].status.reasons[0].startswith("none of 1 centres: 1 by probed")
+            assert (await site.client.of(ProbeTask).list()).items == ()
+            # The builder takes over what waits, and a second one changes nothing.
+            builders = [asyncio.create_task(builder.serve(BuilderSettings(api=site.socket), stop)) for _ in range(2)]
+            assert (await site.ended("t"))["t"].status.phase is TaskPhase.SUCCEEDED
+            listing = await site.client.of(ProbeTask).list()
+            assert [probe.spec.task_type for probe in listing.items] == ["products"]
+            # What has nothing to build from is its own measurement, as with a scheduler that builds.
+            await site.submit("blind", operators=(), task_type="unknown")
+            assert (await site.ended("blind"))["blind"].status.phase is TaskPhase.SUCCEEDED
+            stop.set()
+            await asyncio.gather(*builders)
+
+    play(act)
+
+
+def test_type_that_no_builder_builds_in_time_measures_itself(play: Play) -> None:
+    settings = TaskSettings(probing=ProbingSettings(builds=False, patience_s=0.001))
+
+    async def act(site: Site) -> None:
+        async with site.running(site.centre("a")), site.scheduling(settings):
+            await site.submit("t", task_type="products")
+            assert (await site.ended("t"))["t"].status.phase is TaskPhase.SUCCEEDED
+            reason = (await site.decisions_about("t"))[-1].spec.reason
+            assert "its run is the first measurement there: type products has no probe" in reason
 
     play(act)
 

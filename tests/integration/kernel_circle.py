@@ -166,6 +166,14 @@ class Circle:
 
         return _wait(ask)
 
+    def ways(self, dst_port: int) -> set[tuple[str, ...]]:
+        """Return the switches on the ways of flows to a port, in telemetry that is still current.
+
+        The collector forgets a flow that has ended: ask while its traffic runs.
+        """
+        paths = self.snapshot().paths.items()
+        return {state.switches for key, state in paths if key.dst_port == dst_port}
+
     def routes(self) -> RouteSet:
         """Return the routes that the path server wants now."""
 

@@ -79,7 +79,7 @@ def test_traffic_comes_back_and_goes_home(
         breaks(circle.fabric)
         circle.until(lambda: LinkKey(*ends) in dead(circle.snapshot()), "a dead link")
         traffic.pass_packets(1, 30)
-        assert ways_to_hd(circle) == {("a", "c", "d")}
+        circle.until(lambda: ways_to_hd(circle) == {("a", "c", "d")}, "the way around")
         assert re.search(cause, circle.snapshot().statuses[LinkKey(*ends)].cause)
         mends(circle.fabric)
         circle.until(lambda: are_alive(circle.snapshot()), "links that are alive again")

@@ -121,12 +121,10 @@ def test_uncongested_traffic_is_lossless_and_seen_by_telemetry(circle: Circle) -
     with circle.traffic(flow(3, "ha", "hb", 200_000), six) as traffic:
         traffic.pass_packets(3, 30)
         traffic.pass_packets(4, 10)
+        circle.until(lambda: circle.ways(six.dst_port) == {("d", "b", "a")}, "telemetry of the flow's path")
     traffic.assert_whole(3)
     traffic.assert_whole(4)
-    snapshot = circle.snapshot()
-    paths = {key.dst: state.switches for key, state in snapshot.paths.items() if key.dst_port == six.dst_port}
-    assert paths == {six.dst: ("d", "b", "a")}
-    assert sum(state.lost for state in snapshot.reporters.values()) == 0
+    assert sum(state.lost for state in circle.snapshot().reporters.values()) == 0
 
 
 def test_a_flow_leaves_the_congested_link(circle: Circle) -> None:
@@ -139,14 +137,13 @@ def test_a_flow_leaves_the_congested_link(circle: Circle) -> None:
         traffic.pass_packets(1, 60)
         moved_ns = traffic.now_ns()
         traffic.pass_packets(1, 50)
+        circle.until(lambda: circle.ways(managed(1).dst_port) == {AROUND}, "telemetry of the way around")
     congested = traffic.measure(1, decided_ns - 500 * MS, decided_ns)
     after = traffic.measure(1, moved_ns)
     assert congested.delay_mean_ns is not None
     assert after.delay_mean_ns is not None
     assert after.delay_mean_ns < congested.delay_mean_ns / 2
     assert (after.lost, after.late, after.duplicates) == (0, 0, 0)
-    seen = {state.switches for key, state in circle.snapshot().paths.items() if key.dst_port == managed(1).dst_port}
-    assert seen == {AROUND}
 
 
 def test_restarted_controller_leaves_correct_tables_alone(circle: Circle) -> None:
@@ -234,14 +231,14 @@ def test_after_a_killed_collector_telemetry_resumes(circle: Circle) -> None:
         traffic.pass_packets(7, 20)
         circle.start("collector")
         circle.until(
-            lambda: {key.dst_port for key in circle.snapshot().paths} >= {managed(7).dst_port}, "reports on the flow"
+            # On a busy machine the path server may reroute the flow meanwhile.
+            lambda: bool(ways := circle.ways(managed(7).dst_port)) and (ways == {AROUND} or circle.routes() != routes),
+            "reports on the flow",
         )
         circle.until(lambda: _is_fresh(circle), "a fresh snapshot at the path server")
     traffic.assert_whole(7)
     traffic.assert_whole(3)
-    seen = {state.switches for key, state in circle.snapshot().paths.items() if key.dst_port == managed(7).dst_port}
-    if circle.routes() == routes:  # as above
-        assert seen == {AROUND}
+    if circle.routes() == routes:
         assert contents(circle.tables()) == before
     assert _standing(contents(circle.tables())) == _standing(before)
 

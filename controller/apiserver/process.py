@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import grpc
+from litestar import Router
 
 from controller.apiserver.listing import IndexedRegistry
 from controller.apiserver.oidc import OidcIdentities
@@ -21,7 +22,6 @@ from controller.apiserver.overload import monitor_of
 from controller.apiserver.registry.cache import ResourceCache
 from controller.apiserver.registry.registry import Registry
 from controller.apiserver.retention import keep_within
-from controller.apiserver.server.alto import alto_view
 from controller.apiserver.server.application import application
 from controller.apiserver.server.audit import AuditLog
 from controller.apiserver.server.gate import Gate
@@ -34,6 +34,7 @@ from controller.apiserver.storage import Storage
 from controller.apiserver.storage.sqlite import SqliteStorage
 from controller.apiserver.tokens import Identities, Tokens
 from controller.apiserver.watching import WatchLimits
+from controller.cluster.alto.settings import AltoView
 from controller.common.errors import ApiError
 from controller.common.http_connections import ConnectionBook
 from controller.common.http_server import HttpServer, address_of, listening_at
@@ -97,7 +98,7 @@ async def serve(
         board = SessionBoard(limits.session, clock.now_ns)
         metrics = Metrics(service, audit, board)
         reads = settings.audit is not None and settings.audit.reads
-        more = [] if settings.alto is None else [await stack.enter_async_context(alto_view(settings.alto, limits))]
+        more = [] if settings.alto is None else [await stack.enter_async_context(_alto(settings.alto, limits))]
         sessions = SessionService(service, board)
         inner = application(service, tokens, sessions, metrics, version=VERSION, more=more)
         identities = Identities(tokens, OidcIdentities(settings.oidc))
@@ -166,6 +167,14 @@ def _audit_log(audit: AuditSettings | None) -> AuditLog:
     if audit is None:
         return AuditLog(None, time.time_ns)
     return AuditLog(Path(audit.file), time.time_ns, max_bytes=audit.max_bytes, kept=audit.kept)
+
+
+@asynccontextmanager
+async def _alto(view: AltoView, limits: ApiLimits) -> AsyncIterator[Router]:
+    from controller.apiserver.server.alto import alto_view  # noqa: PLC0415 - a third of all imports
+
+    async with alto_view(view, limits) as routes:
+        yield routes
 
 
 @asynccontextmanager

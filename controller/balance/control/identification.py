@@ -10,7 +10,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from controller.balance.control.tuning import FirstOrder
 from controller.balance.errors import ResponseError
@@ -133,6 +132,8 @@ def _fitted(passed_s: Values, after: Values, step: float, before: float) -> Firs
     def off(tried: Values) -> Values:
         model = FirstOrder(float(tried[0]) / step, float(tried[1]), float(tried[2]))
         return _model(model, step, before, passed_s) - after
+
+    from scipy.optimize import least_squares  # noqa: PLC0415 - half of a daemon's start, which identifies nothing
 
     span_s = float(passed_s[-1])
     bounds = ([-np.inf, 1e-6 * span_s, 0.0], [np.inf, 10.0 * span_s, span_s])

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from controller.balance.control.linear import Coefficients, LinearPlant, closed_loop, open_loop
 from controller.balance.errors import GainsError
@@ -139,7 +138,7 @@ def _crossing_factors(gains: Gains, plant: LinearPlant) -> Iterable[float]:
         if curve.imag[index] == 0.0 or curve.imag[index + 1] == 0.0:
             crossing = low if curve.imag[index] == 0.0 else high
         else:
-            crossing = brentq(lambda frequency: _at(gains, plant, frequency).imag, low, high, xtol=1e-14)
+            crossing = _root(lambda frequency: _at(gains, plant, frequency).imag, low, high)
         real = _at(gains, plant, crossing).real
         if real < 0.0:
             yield -1.0 / real
@@ -161,7 +160,7 @@ def _phase_and_delay(gains: Gains, plant: LinearPlant) -> tuple[float, float]:
     sizes = np.abs(_curve(gains, plant, frequencies)) - 1.0
     phases, delays = [math.inf], [math.inf]
     for index in np.flatnonzero(np.signbit(sizes[:-1]) != np.signbit(sizes[1:])):
-        crossing = brentq(
+        crossing = _root(
             lambda frequency: abs(_at(gains, plant, frequency)) - 1.0,
             float(frequencies[index]),
             float(frequencies[index + 1]),
@@ -170,3 +169,10 @@ def _phase_and_delay(gains: Gains, plant: LinearPlant) -> tuple[float, float]:
         phases.append(math.degrees(min(room, 2.0 * math.pi - room)))
         delays.append(room / crossing)
     return min(phases), min(delays)
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return the root of a function that has different signs at both ends of an interval."""
+    from scipy.optimize import brentq  # noqa: PLC0415 - half of the start of a daemon that asks for no margins
+
+    return float(brentq(function, low, high, xtol=1e-14))

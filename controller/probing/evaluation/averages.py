@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.special import stdtrit
 
 LEAST_RUNS: Final = 5
 MOST_LEFT_OUT: Final = 0.25
@@ -79,5 +78,7 @@ def _confidence(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[f
     mean = float(values.mean())
     if len(values) < 2:
         return mean, mean, mean
+    from scipy.special import stdtrit  # noqa: PLC0415 - a fifth of a daemon's start, which rarely averages
+
     half = float(stdtrit(len(values) - 1, 0.975) * values.std(ddof=1) / math.sqrt(len(values)))
     return max(0.0, mean - half), mean, mean + half

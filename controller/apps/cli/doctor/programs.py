@@ -35,7 +35,7 @@ _RUN: Final = (
     ),
     (Purpose("tshark", "decoding captures with our dissector", "apt install tshark"), ("tshark", "--version")),
     (
-        Purpose("bmv2", "bmv2's switch beside ours", "github.com/p4lang/behavioral-model: build simple_switch_grpc"),
+        Purpose("bmv2", "comparisons with bmv2's switch", "docs/start/install.md: packages, a container or source"),
         ("simple_switch_grpc", "--help"),
     ),
     (

@@ -2,6 +2,7 @@
 
 | role | reads | writes |
 | --- | --- | --- |
+| viewer | everything, without logs | nothing |
 | user | pods, groups, tasks, their logs, decisions of user and projects; all else | those, probe tasks: no status |
 | node | its Node, the pods on it | its Node (to create it, and its status), status and release of the pods on it |
 | centre | its Centre, its tasks and probe results | its Centre (likewise), status, picks, completions of its tasks |
@@ -40,7 +41,7 @@ _CONTROLLERS: Final = (Role.PLACEMENT, Role.BALANCE)
 def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource) -> None:
     """Raise ForbiddenError if a principal may not perform this operation on the resource."""
     role, rights = principal.role, kind.rights
-    if role in _ALL or (verb is Verb.READ and rights.is_public):
+    if role in _ALL or (verb is Verb.READ and (rights.is_public or role is Role.VIEWER)):
         return
     if role is Role.USER:
         may_write = rights.users_write or rights.users_right in principal.rights
@@ -64,7 +65,7 @@ def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource)
 
 def check_list(principal: Principal, kind: Kind[Any], selection: Selection) -> None:
     """Raise ForbiddenError for a list or watch that covers more than the principal may read."""
-    if principal.role in (*_ALL, Role.USER) or kind.rights.is_public:
+    if principal.role in (*_ALL, Role.USER, Role.VIEWER) or kind.rights.is_public:
         return
     if principal.role in kind.rights.roles:
         return

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import grpc
 from litestar import Router
@@ -24,7 +24,7 @@ from controller.apiserver.registry.registry import Registry
 from controller.apiserver.retention import keep_within
 from controller.apiserver.server.application import application
 from controller.apiserver.server.audit import AuditLog
-from controller.apiserver.server.gate import Gate
+from controller.apiserver.server.gate import Asgi, Gate
 from controller.apiserver.server.metrics import Metrics
 from controller.apiserver.service import Service
 from controller.apiserver.sessions.board import SessionBoard
@@ -34,7 +34,6 @@ from controller.apiserver.storage import Storage
 from controller.apiserver.storage.sqlite import SqliteStorage
 from controller.apiserver.tokens import Identities, Tokens
 from controller.apiserver.watching import WatchLimits
-from controller.cluster.alto.settings import AltoView
 from controller.common.errors import ApiError
 from controller.common.http_connections import ConnectionBook
 from controller.common.http_server import HttpServer, address_of, listening_at
@@ -47,6 +46,9 @@ from dataplane.rpc.access.tls import TlsFiles, check_current, load_into, server_
 from dataplane.rpc.addresses import is_unix
 from dataplane.running import collect_seldom, run_until
 from dataplane.version import VERSION
+
+if TYPE_CHECKING:
+    from controller.apiserver.view.routes import Page
 
 LOGGER = logging.getLogger("millrace.api")
 
@@ -97,8 +99,7 @@ async def serve(
         service = Service(registry, cache, WatchLimits(limits.heartbeat_s, limits.watches), settings.quota)
         board = SessionBoard(limits.session, clock.now_ns)
         metrics = Metrics(service, audit, board)
-        reads = settings.audit is not None and settings.audit.reads
-        more = [] if settings.alto is None else [await stack.enter_async_context(_alto(settings.alto, limits))]
+        more, shown = await _optional(settings, stack)
         sessions = SessionService(service, board)
         inner = application(service, tokens, sessions, metrics, version=VERSION, more=more)
         identities = Identities(tokens, OidcIdentities(settings.oidc))
@@ -109,15 +110,16 @@ async def serve(
             clock,
             audit=audit,
             metrics=metrics,
-            audit_reads=reads,
+            audit_reads=settings.audit is not None and settings.audit.reads,
             prepare=identities.prepare,
         )
         metrics.user_watches = gate.watches
         metrics.connections = book = ConnectionBook(limits.held)
         where = serve_metrics(registry_of(metrics.families), settings.metrics, stack, ApiError)
+        remote = gate.remote if shown is None else _browsers(settings, shown, gate, identities)
         servers = [
             HttpServer(
-                gate.local if is_unix(address) else gate.remote,
+                gate.local if is_unix(address) else remote,
                 listener,
                 limits.http,
                 None if is_unix(address) else context,
@@ -169,12 +171,36 @@ def _audit_log(audit: AuditSettings | None) -> AuditLog:
     return AuditLog(Path(audit.file), time.time_ns, max_bytes=audit.max_bytes, kept=audit.kept)
 
 
-@asynccontextmanager
-async def _alto(view: AltoView, limits: ApiLimits) -> AsyncIterator[Router]:
-    from controller.apiserver.server.alto import alto_view  # noqa: PLC0415 - a third of all imports
+async def _optional(settings: ApiSettings, stack: AsyncExitStack) -> tuple[list[Router], Page | None]:
+    """Start what the settings add to the API; return its routes, and the operators' page."""
+    more, shown = list[Router](), None
+    if settings.alto is not None:
+        from controller.apiserver.server.alto import alto_view  # noqa: PLC0415 - a third of all imports
 
-    async with alto_view(view, limits) as routes:
-        yield routes
+        more.append(await stack.enter_async_context(alto_view(settings.alto, settings.limits)))
+    if settings.view is not None:
+        from controller.apiserver.view.routes import page  # noqa: PLC0415 - imports what follows the network
+
+        shown = await stack.enter_async_context(page(settings.view))
+        more.append(shown.router)
+    return more, shown
+
+
+def _browsers(settings: ApiSettings, shown: Page, gate: Gate, identities: Identities) -> Asgi:
+    from controller.apiserver.view.browsers import Browsers  # noqa: PLC0415 - as above
+
+    assert settings.view is not None, "a page was made from these settings"
+    named = (address.rpartition(":")[0].strip("[]") for address in settings.addresses if not is_unix(address))
+    return Browsers(
+        gate,
+        shown.sign_ins,
+        shown.files,
+        settings.limits,
+        hosts=(*settings.view.hosts, *named),
+        principal_of=identities.principal_of,
+        prepare=identities.prepare,
+        now_ns=time.time_ns,
+    )
 
 
 @asynccontextmanager

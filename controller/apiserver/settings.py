@@ -10,6 +10,7 @@ from controller.apiserver.default_socket import default_socket
 from controller.apiserver.oidc import OidcIssuer
 from controller.apiserver.resources.project import Quota
 from controller.apiserver.sessions.board import SessionLimits
+from controller.apiserver.view.settings import ViewSettings
 from controller.cluster.alto.settings import AltoView
 from controller.common.http_connections import ConnectionLimits
 from controller.common.http_server import HttpLimits
@@ -258,6 +259,9 @@ class ApiSettings(Strict, frozen=True):
 
     alto: AltoView | None = None
     """If set, serve the cost map below /alto, as an ALTO server (RFC 7285) does."""
+
+    view: ViewSettings | None = None
+    """If set, serve the operators' page at / of addresses HOST:PORT."""
 
     metrics: MetricsSettings | None = None
     """Prometheus endpoint besides /metrics of the API's own addresses; default: none."""

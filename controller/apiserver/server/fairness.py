@@ -23,7 +23,7 @@ _LEAST_COST_S: Final = 0.001
 
 def is_user(role: Role) -> bool:
     """Return whether a role has no part in running the system, and so yields to the others."""
-    return role in {Role.USER, Role.WORKER}
+    return role in {Role.USER, Role.VIEWER, Role.WORKER}
 
 
 @dataclass(slots=True, eq=False)

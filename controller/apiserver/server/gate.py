@@ -157,7 +157,24 @@ class Gate:
         """Serve a network address: requests without a token are refused."""
         await self._serve(scope, receive, send, None)
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send, without_token: Principal | None) -> None:
+    async def confirmed(self, scope: Scope, receive: Receive, send: Send, confirm: Callable[[], Principal]) -> None:
+        """Serve a caller that something else than a token identifies; `confirm` raises AccessError when it is none."""
+        await self._serve(scope, receive, send, None, confirm)
+
+    def refusal(self, client: str, problem: str) -> ApiError:
+        """Return the refusal of invalid credentials from an address, which may try only so many."""
+        if not self._refusals.take(group_of(client)):
+            return TooManyError("too many requests without a valid token")
+        return UnauthorizedError(problem)
+
+    async def _serve(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        without_token: Principal | None,
+        confirm: Callable[[], Principal] | None = None,
+    ) -> None:
         if scope["type"] != "http":
             return
         asked, started = _Asked((scope.get("client") or ("",))[0]), time.perf_counter()
@@ -166,7 +183,7 @@ class Gate:
             if self._prepare is not None and (header := _authorization(scope)) is not None:
                 with contextlib.suppress(AccessError):  # the same token is refused for it below
                     await self._prepare(bearer(header))
-            caller = self._identified(scope, asked, without_token)
+            caller = self._identified(scope, asked, without_token, confirm)
             asked.principal = caller.principal
             self._admit(scope, caller.principal)
             scope["user"], scope["auth"] = caller.principal, None
@@ -196,11 +213,19 @@ class Gate:
             asked.changed = state.get(CHANGED)
             self._note(scope, asked, time.perf_counter() - started)
 
-    def _identified(self, scope: Scope, asked: _Asked, without_token: Principal | None) -> Caller:
+    def _identified(
+        self,
+        scope: Scope,
+        asked: _Asked,
+        without_token: Principal | None,
+        confirm: Callable[[], Principal] | None = None,
+    ) -> Caller:
         header = _authorization(scope)
         certificate = scope.get(CERTIFICATE)
 
         def shown() -> Principal | None:
+            if confirm is not None:
+                return confirm()
             if header is not None:
                 return self._principal_of(bearer(header))
             return without_token if certificate is None else principal_of_der(certificate)
@@ -208,9 +233,9 @@ class Gate:
         try:
             principal = shown()
         except AccessError as error:
-            raise self._refused(asked, str(error)) from None
+            raise self.refusal(asked.client, str(error)) from None
         if principal is None:
-            raise self._refused(asked, "a bearer token or a certificate with a role is required")
+            raise self.refusal(asked.client, "a bearer token or a certificate with a role is required")
         return Caller(principal, shown, self.watches)
 
     def _admit(self, scope: Scope, principal: Principal) -> None:
@@ -227,11 +252,6 @@ class Gate:
         )
         if not buckets.take(owner):
             raise TooManyError(f"{principal.name} exceeds {per_s} requests per second")
-
-    def _refused(self, asked: _Asked, problem: str) -> ApiError:
-        if not self._refusals.take(group_of(asked.client)):
-            return TooManyError("too many requests without a valid token")
-        return UnauthorizedError(problem)
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         most = self._limits.request_bytes

@@ -42,6 +42,8 @@ def permissions_of(principal: Principal) -> frozenset[Permission]:
     match principal.role:
         case Role.SERVICE | Role.ADMIN:
             return _ALL
+        case Role.VIEWER:
+            return frozenset({Permission.READ})
         case Role.WORKER:
             return frozenset({Permission.ATTEND})
         case Role.USER:

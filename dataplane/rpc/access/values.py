@@ -10,6 +10,8 @@ class Role(StrEnum):
     """Role of a caller; each service decides what a role may do."""
 
     USER = "user"
+    VIEWER = "viewer"
+    """Reads everything that is shown to operators, of all users; changes nothing."""
     NODE = "node"
     """A machine's container manager; its subject is the machine's name."""
     CENTRE = "centre"

@@ -1,0 +1,83 @@
+"""Follows the collector and the path server for the page, across their restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
+from typing import Final
+
+from collectors.feed.client import FeedClient, FeedClientSettings
+from controller.apiserver.view.settings import ViewSettings
+from controller.apiserver.view.state import SHOWN_NS, NetworkView
+from controller.network.paths.service.client import RouteClient, RouteClientSettings
+from dataplane.errors import MillraceError
+
+LOGGER: Final = logging.getLogger("millrace.view")
+_AGAIN_S: Final = 5.0
+"""Delay before retrying after an error due to the other side's version."""
+_RECENT: Final = 200
+
+
+@asynccontextmanager
+async def followed(
+    view: NetworkView, settings: ViewSettings, now_ns: Callable[[], int]
+) -> AsyncIterator[RouteClient | None]:
+    """Keep a view current while the block runs; yield the path server's client. Raise FeedError, PathError."""
+    state = settings.network_state
+    async with AsyncExitStack() as stack:
+        feed = await stack.enter_async_context(
+            FeedClient(
+                FeedClientSettings(address=state.feed, tls=state.tls),
+                on_wait=partial(view.note_problem, "collector"),
+            )
+        )
+        routes: RouteClient | None = None
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        tasks = [
+            group.create_task(_keep(view, "collector", partial(_snapshots, view, feed, state.interval_ns))),
+            group.create_task(_keep(view, "events", partial(_events, view, feed, now_ns))),
+        ]
+        if state.path_server is not None:
+            routes = await stack.enter_async_context(
+                RouteClient(
+                    RouteClientSettings(address=state.path_server, tls=state.tls),
+                    on_wait=partial(view.note_problem, "path server"),
+                )
+            )
+            tasks.append(group.create_task(_keep(view, "path server", partial(_moves, view, routes))))
+        try:
+            yield routes
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def _keep(view: NetworkView, source: str, watch: Callable[[], Awaitable[None]]) -> None:
+    """Retry forever: a peer with an incompatible version may be replaced by a compatible one."""
+    while True:
+        try:
+            await watch()
+        except MillraceError as error:
+            view.note_problem(source, str(error))
+            LOGGER.warning("%s", error)
+        await asyncio.sleep(_AGAIN_S)
+
+
+async def _snapshots(view: NetworkView, feed: FeedClient, interval_ns: int) -> None:
+    async with aclosing(feed.snapshots(interval_ns)) as snapshots:
+        async for snapshot in snapshots:
+            view.take_snapshot(snapshot)
+
+
+async def _events(view: NetworkView, feed: FeedClient, now_ns: Callable[[], int]) -> None:
+    async with aclosing(feed.events(now_ns() - SHOWN_NS)) as batches:
+        async for batch in batches:
+            view.take_events(batch)
+
+
+async def _moves(view: NetworkView, routes: RouteClient) -> None:
+    async for decision in routes.decisions(_RECENT):
+        view.take_move(decision)

@@ -1,0 +1,184 @@
+"""Routes of the page below /v1/view, behind the API's gate."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import msgspec
+from litestar import Request, Response, Router, get, post
+from litestar.connection import ASGIConnection
+from litestar.handlers import BaseRouteHandler
+from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.response import Stream
+
+from controller.apiserver.server.callers import Caller, caller_of
+from controller.apiserver.view.answers import flows_answer, link_answer, spec_of, why_answer
+from controller.apiserver.view.files import PageFiles
+from controller.apiserver.view.following import followed
+from controller.apiserver.view.settings import ViewSettings
+from controller.apiserver.view.signing_in import SignIns, as_viewer
+from controller.apiserver.view.state import MOST_FLOWS, NetworkView
+from controller.apiserver.view.streaming import Broadcast
+from controller.common.errors import (
+    ForbiddenError,
+    NotFoundError,
+    PathError,
+    UnauthorizedError,
+    UnavailableError,
+)
+from controller.network.intents import FlowSpec
+from controller.network.paths.service.client import RouteClient
+from dataplane.clock import NS_PER_S
+from dataplane.config import Strict
+from dataplane.rpc.access import Principal, Role
+from dataplane.rpc.access.values import SUBJECTS
+from dataplane.topology.file import load_topology
+from dataplane.version import VERSION
+
+STREAM_TYPE: Final = "application/vnd.millrace.view"
+_PREFIX: Final = "/v1/view"
+
+_Asked = Request[Principal, None, Any]
+_Host = Annotated[str, QueryParameter(max_length=256, description="A host's name or address.")]
+_Number = Annotated[int | None, QueryParameter(ge=0, le=65_535)]
+
+
+class CodeRequest(Strict, frozen=True):
+    """A code to open the page with; `viewer`: of somebody who may only look."""
+
+    viewer: bool = False
+
+
+class NewCode(Strict, frozen=True):
+    """A code, good for one use."""
+
+    code: str
+    expires_ns: int
+
+
+class Whoami(Strict, frozen=True):
+    """Who looks at the page."""
+
+    name: str
+    role: str
+    version: str
+    build: str
+    now_ns: int
+    may: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The page as served: its routes, its files, and who is signed in."""
+
+    router: Router
+    files: PageFiles
+    sign_ins: SignIns
+
+
+@asynccontextmanager
+async def page(settings: ViewSettings) -> AsyncIterator[Page]:
+    """Follow what the page shows while the block runs; raise ConfigError, FeedError, PathError."""
+    now_ns, files = time.time_ns, PageFiles()
+    sign_ins = SignIns(now_ns, lasts_ns=round(settings.session_s * NS_PER_S), most=settings.sessions)
+    view = routes = None
+    async with AsyncExitStack() as stack:
+        if settings.topology:
+            sources = ["collector", "events"]
+            if settings.network_state.path_server is not None:
+                sources.append("path server")
+            view = NetworkView(load_topology(settings.topology), now_ns, sources)
+            routes = await stack.enter_async_context(followed(view, settings, now_ns))
+        broadcast = Broadcast(view, files.build, now_ns, most=settings.viewers)
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        stack.callback(group.create_task(broadcast.run()).cancel)
+        handlers = [*_people(sign_ins, files, now_ns), *_network(view, routes, broadcast)]
+        yield Page(Router(_PREFIX, route_handlers=handlers, guards=[_may_read], tags=["page"]), files, sign_ins)
+
+
+def _people(sign_ins: SignIns, files: PageFiles, now_ns: Callable[[], int]) -> list[Any]:
+    @post("/codes", operation_id="newCode", summary="Make a code to open the page with.")
+    async def new_code(request: _Asked, data: JSONBody[CodeRequest]) -> Response[NewCode]:
+        confirm = _confirmed(caller_of(request))
+        code, expires_ns = sign_ins.new_code(as_viewer(confirm) if data.viewer else confirm)
+        return Response(NewCode(code, expires_ns), headers={"Cache-Control": "no-store"})
+
+    @get("/me", operation_id="whoami", summary="Who is signed in.")
+    async def whoami(request: _Asked) -> Response[Whoami]:
+        principal = request.user
+        may = () if principal.role is Role.VIEWER else ("sign-out",)
+        answer = Whoami(principal.name, principal.role.value, VERSION, files.build, now_ns(), may)
+        return Response(answer, headers={"Cache-Control": "no-store"})
+
+    return [new_code, whoami]
+
+
+def _network(view: NetworkView | None, routes: RouteClient | None, broadcast: Broadcast) -> list[Any]:
+    def known() -> NetworkView:
+        if view is None:
+            raise NotFoundError("no network: view.topology of the API server's settings names none")
+        return view
+
+    @get("/stream", operation_id="viewStream", summary="What the page shows, as frames.")
+    async def stream(request: _Asked) -> Stream:
+        caller = caller_of(request)
+        caller.hold_watch()
+        told = _while_valid(caller, broadcast.open())
+        return Stream(told, media_type=STREAM_TYPE, headers={"Cache-Control": "no-store"})
+
+    @get("/links/{src:str}/{dst:str}", operation_id="viewLink", summary="Exact figures of a link.")
+    async def link(src: FromPath[str], dst: FromPath[str]) -> Response[bytes]:
+        return _json(link_answer(known(), src, dst))
+
+    @get("/flows", operation_id="viewFlows", summary="The flows of the highest rate.")
+    async def flows(limit: Annotated[int, QueryParameter(ge=1, le=MOST_FLOWS)] = MOST_FLOWS) -> Response[bytes]:
+        return _json(flows_answer(known(), limit))
+
+    @get("/why", operation_id="viewWhy", summary="Why a flow is where it is.")
+    async def why(
+        src: _Host, dst: _Host, protocol: _Number = None, src_port: _Number = None, dst_port: _Number = None
+    ) -> Response[bytes]:
+        flow = spec_of(known(), FlowSpec(src, dst, protocol, src_port, dst_port))
+        if routes is None:
+            raise NotFoundError("no path server: view.network_state.path_server of the API server's settings is null")
+        try:
+            return _json(why_answer(await routes.why(flow)))
+        except PathError as error:
+            raise UnavailableError(str(error)) from None
+
+    return [stream, link, flows, why]
+
+
+def _confirmed(caller: Caller) -> Callable[[], Principal]:
+    def confirm() -> Principal:
+        caller.confirm()  # raises AccessError once the credentials are no longer valid
+        return caller.principal
+
+    return confirm
+
+
+async def _while_valid(caller: Caller, frames: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+    """Yield frames until the caller's session or token becomes invalid."""
+    async with aclosing(frames):
+        async for frame in frames:
+            try:
+                caller.check()
+            except UnauthorizedError:
+                return
+            yield frame
+
+
+def _json(value: Any) -> Response[bytes]:  # noqa: ANN401 - whatever JSON has
+    return Response(msgspec.json.encode(value), media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+def _may_read(connection: ASGIConnection[Any, Principal, Any, Any], _: BaseRouteHandler) -> None:
+    """Raise ForbiddenError for nodes, centres and workers: their tokens only cover their own resources."""
+    principal = connection.user
+    if principal.role in SUBJECTS:
+        raise ForbiddenError(f"{principal.name} ({principal.role.value} {principal.subject}) may not see the page")

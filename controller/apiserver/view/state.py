@@ -1,0 +1,274 @@
+"""What the page's stream shows of the network: topology, links as bytes, events, moves, the sources' ages."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from collectors.values import Event, LinkCondition, LinkState, Phase, Snapshot
+from controller.apiserver.view import frames
+from controller.apiserver.view.frames import Bytes, Frame
+from controller.apiserver.view.layout import bounds, placed
+from controller.network.paths.deciding.decide import Decision
+from dataplane.clock import NS_PER_S
+from dataplane.topology.values import LinkKey, Topology
+
+SHOWN_NS: Final = 600 * NS_PER_S
+"""Moves and closed events are shown for this long."""
+_MOST_MOVES: Final = 500
+_MOST_EVENTS: Final = 500
+MOST_FLOWS: Final = 1000
+_UNCERTAIN: Final = 0.25
+"""A delay whose error may exceed this share of it is shown as uncertain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source of what the page shows; `age_ns` of its newest state, None before the first."""
+
+    name: str
+    age_ns: int | None
+    problem: str | None
+
+
+class NetworkView:
+    """The newest state of the network as the page shows it; `on_frame` gets each frame that all viewers need.
+
+    Use in one event loop. `now_ns` is the time since 1970. Link `2 * c` is cable c from its end a to b, `2 * c + 1`
+    back; cables between switches only.
+    """
+
+    def __init__(self, topology: Topology, now_ns: Callable[[], int], sources: Sequence[str]) -> None:
+        self.topology, self._now_ns = topology, now_ns
+        cables = [link for link in topology.links if link.a.node in topology.switch and link.b.node in topology.switch]
+        self._cables = cables
+        ends = [(link.a.node, link.b.node) for link in cables]
+        self.keys = tuple(LinkKey(*pair) for a, b in ends for pair in ((a, b), (b, a)))
+        self.index = {key: number for number, key in enumerate(self.keys)}
+        self._propagation = np.repeat(np.array([link.delay_ns for link in cables], dtype=np.float64), 2)
+        self.state: Bytes = np.full((3, len(self.keys)), frames.UNKNOWN, dtype=np.uint8)
+        self.time_ns = now_ns()
+        self.snapshot: Snapshot | None = None
+        self._seen_ns: dict[str, int | None] = dict.fromkeys(sources)
+        self._problems: dict[str, str] = {}
+        self._moves: deque[Decision] = deque(maxlen=_MOST_MOVES)
+        self._events: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
+        self._notes: dict[str, Any] = {"uncertain": [], "drained": []}
+        self.on_frame: Callable[[Frame, bytes], None] = lambda _kind, _frame: None
+        self.topology_frame = frames.json_frame(Frame.TOPOLOGY, self._topology_value())
+
+    def note_problem(self, source: str, line: str) -> None:
+        """Record why nothing comes from a source."""
+        self._problems[source] = line
+
+    def take_snapshot(self, snapshot: Snapshot) -> None:
+        """Show a snapshot."""
+        before, self.snapshot, self.time_ns = self.state, snapshot, self._now_ns()
+        self._heard("collector")
+        self.state, notes = self._encoded(snapshot)
+        self.on_frame(Frame.DIFFERENCE, frames.difference(self.time_ns, self.state, before))
+        if notes != self._notes:
+            self._notes = notes
+            self.on_frame(Frame.NOTES, self.notes_frame())
+
+    def take_move(self, decision: Decision) -> None:
+        """Show a move of a flow; after a restart of the path server the same ones may come again."""
+        self._heard("path server")
+        if decision not in self._moves:
+            self._moves.append(decision)
+            self.on_frame(Frame.MOVES, self.moves_frame())
+
+    def take_events(self, events: Sequence[Event]) -> None:
+        """Show events as rules raise and clear them."""
+        self._heard("events")
+        for event in events:
+            self._take_event(event)
+        if events:
+            self.on_frame(Frame.EVENTS, self.events_frame())
+
+    def full_frame(self) -> bytes:
+        """Return the whole state of the links."""
+        return frames.full(self.time_ns, self.state)
+
+    def moves_frame(self) -> bytes:
+        """Return the moves of the last ten minutes, newest first."""
+        since_ns = self._now_ns() - SHOWN_NS
+        moves = [move_value(move) for move in reversed(self._moves) if move.time_ns >= since_ns]
+        return frames.json_frame(Frame.MOVES, moves)
+
+    def events_frame(self) -> bytes:
+        """Return open events, and those closed in the last ten minutes, newest first."""
+        since_ns = self._now_ns() - SHOWN_NS
+        shown = [
+            event
+            for event in reversed(self._events.values())
+            if event["closed_ns"] is None or event["closed_ns"] >= since_ns
+        ]
+        return frames.json_frame(Frame.EVENTS, shown)
+
+    def notes_frame(self) -> bytes:
+        """Return the links whose delay is uncertain, and those that are drained."""
+        return frames.json_frame(Frame.NOTES, self._notes)
+
+    def heartbeat_frame(self) -> bytes:
+        """Return the time, each source's age, and how many of the flows are shown."""
+        flows = 0 if self.snapshot is None else len(self.snapshot.paths)
+        value = {
+            "now_ns": self._now_ns(),
+            "sources": self.sources(),
+            "flows": {"shown": min(flows, MOST_FLOWS), "of": flows},
+        }
+        return frames.json_frame(Frame.HEARTBEAT, value)
+
+    def sources(self) -> list[Source]:
+        """Return each source with its age."""
+        now_ns = self._now_ns()
+        return [
+            Source(name, None if seen_ns is None else max(0, now_ns - seen_ns), self._problems.get(name))
+            for name, seen_ns in self._seen_ns.items()
+        ]
+
+    def _heard(self, source: str) -> None:
+        self._seen_ns[source] = self._now_ns()
+        self._problems.pop(source, None)
+
+    def _encoded(self, snapshot: Snapshot) -> tuple[Bytes, dict[str, Any]]:
+        count = len(self.keys)
+        utilisation, delay, loss = (np.full(count, np.nan) for _ in range(3))
+        silent, uncertain = np.ones(count, dtype=bool), list[int]()
+        for number, key in enumerate(self.keys):
+            link = snapshot.links.get(key)
+            if link is None or link.age_ns is None:
+                continue
+            silent[number] = False
+            utilisation[number] = _newest(link.newest_utilisation, link.utilisation)
+            delay[number] = _newest(link.newest_delay_ns, link.delay_mean_ns)
+            if link.loss is not None:
+                loss[number] = link.loss
+            if _is_uncertain(link):
+                uncertain.append(number)
+        state = np.stack(
+            (
+                frames.utilisation_bytes(utilisation),
+                frames.delay_bytes(delay - self._propagation),
+                frames.loss_bytes(loss),
+            )
+        )
+        state[0, silent] = frames.SILENT
+        for key, status in snapshot.statuses.items():
+            if status.condition is LinkCondition.DOWN and key in self.index:
+                state[0, self.index[key]] = frames.DOWN
+        return state, {"uncertain": uncertain, "drained": []}
+
+    def _take_event(self, event: Event) -> None:
+        key = event.rule, str(event.subject)
+        held = self._events.get(key)
+        if event.phase is Phase.CLEARED:
+            if held is not None and held["closed_ns"] is None:
+                self._events[key] = {**held, "closed_ns": event.time_ns}
+            return
+        if held is not None and held["opened_ns"] == event.time_ns:
+            return  # repeated after a break
+        self._events.pop(key, None)
+        kind = _KINDS.get(type(event.subject).__name__, "")
+        self._events[key] = {
+            "id": hashlib.sha256(f"{key}{event.time_ns}".encode()).hexdigest()[:16],
+            "rule": event.rule,
+            "severity": "warning",
+            "subject": f"{kind} {event.subject}".strip(),
+            "link": self.index.get(event.subject) if isinstance(event.subject, LinkKey) else None,
+            "opened_ns": event.time_ns,
+            "closed_ns": None,
+            "text": f"{event.figure.replace('_', ' ')} is {event.value:.4g}, limit {event.threshold:.4g}",
+            "note": None,
+        }
+        while len(self._events) > _MOST_EVENTS:
+            self._events.popitem(last=False)
+
+    def _topology_value(self) -> dict[str, Any]:
+        topology, where = self.topology, placed(self.topology)
+        names = [*(node.name for node in topology.switches), *(node.name for node in topology.hosts)]
+        number = {name: index for index, name in enumerate(names)}
+        access = [link for link in topology.links if link not in set(self._cables)]
+        value: dict[str, Any] = {
+            "name": topology.name,
+            "layout": "place" if where.kind == "place" else "layers",
+            "switches": [
+                {
+                    "name": node.name,
+                    "x": where.switches[node.name][0],
+                    "y": where.switches[node.name][1],
+                    "layer": where.layers.get(node.name),
+                    "place": None if node.place is None else [node.place.longitude, node.place.latitude],
+                }
+                for node in topology.switches
+            ],
+            "hosts": [
+                {
+                    "name": node.name,
+                    "switch": number[topology.attachment[node.name].node] if node.name in topology.attachment else None,
+                    "x": where.hosts[node.name][0],
+                    "y": where.hosts[node.name][1],
+                }
+                for node in topology.hosts
+            ],
+            "cables": [
+                {
+                    "a": number[link.a.node],
+                    "b": number[link.b.node],
+                    "rate_bps": link.rate_bps,
+                    "delay_ns": link.delay_ns,
+                }
+                for link in (*self._cables, *access)
+            ],
+            "bounds": bounds([*where.switches.values(), *where.hosts.values()]),
+        }
+        value["hash"] = hashlib.sha256(msgspec.json.encode(value)).hexdigest()[:16]
+        return value
+
+
+_KINDS: Final = {"LinkKey": "link", "FlowKey": "flow", "ReporterKey": "reporter"}
+
+
+def move_value(move: Decision) -> dict[str, Any]:
+    """Return a move as the page shows it."""
+    of_path = {figures.switches: figures for figures in move.candidates}
+    old, new = of_path.get(move.old_path), of_path.get(move.new_path)
+    flow = move.flow
+    return {
+        "id": f"{move.time_ns}-{flow.src_host}-{flow.dst_host}-{flow.src_port or 0}-{flow.dst_port or 0}",
+        "at_ns": move.time_ns,
+        "flow": {
+            "src": flow.src_host,
+            "dst": flow.dst_host,
+            "protocol": flow.protocol,
+            "src_port": flow.src_port,
+            "dst_port": flow.dst_port,
+        },
+        "text": flow_text(flow.src_host, flow.dst_host, flow.src_port, flow.dst_port),
+        "old": list(move.old_path),
+        "new": list(move.new_path),
+        "reason": move.reason,
+        "gain_ns": None if old is None or new is None or not old.alive else old.cost_ns - new.cost_ns,
+    }
+
+
+def flow_text(src: object, dst: object, src_port: int | None, dst_port: int | None) -> str:
+    """Return a flow in one line."""
+    left = f"{src}:{src_port}" if src_port else f"{src}"
+    right = f"{dst}:{dst_port}" if dst_port else f"{dst}"
+    return f"{left} -> {right}"
+
+
+def _newest(newest: float | None, mean: float) -> float:
+    return mean if newest is None else newest
+
+
+def _is_uncertain(link: LinkState) -> bool:
+    return link.delay_uncertainty_ns is not None and link.delay_uncertainty_ns > _UNCERTAIN * max(1, link.delay_mean_ns)

@@ -153,5 +153,7 @@ def time_text(number: float, unit: Unit) -> int | float | str:
         whole = time / unit.kind.units[name]
         if whole.denominator == 1:
             return f"{whole}{name}"
-    digits = f"{float(time / unit.kind.units['ns']):.{_MOST_DIGITS}f}".rstrip("0")
-    return f"{digits}ns"
+    # In whole numbers: a float of so many nanoseconds would not load as the same number of seconds.
+    one = 10**_MOST_DIGITS
+    whole_ns, rest = divmod(round(time / unit.kind.units["ns"] * one), one)
+    return f"{whole_ns}.{rest:0{_MOST_DIGITS}}".rstrip("0") + "ns"

@@ -35,6 +35,8 @@ READY: Final = "ready"
 """Line that an agent prints once its sockets are open."""
 
 _RECORD: Final = struct.Struct("!IQQQIB")
+RECORD_BYTES: Final = _RECORD.size
+"""Size of an arrival in a log."""
 _HOP_LIMIT: Final = struct.Struct("@i")
 _IP_RECVTTL: Final = 12
 """From linux/in.h; Python defines it from 3.14 on."""

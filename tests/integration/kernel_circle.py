@@ -35,7 +35,7 @@ from controller.network.tables.flow_paths import flow_path_entities
 from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.clock import MonotonicClock
 from dataplane.config import Strict, document_of
-from dataplane.fabric.agent import Agent, AgentPlan, plan_flow, replay
+from dataplane.fabric.agent import RECORD_BYTES, Agent, AgentPlan, plan_flow, replay
 from dataplane.fabric.hosts import Flow, FlowMeasurement, Receiver, flow_between
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.fabric.kernel.fabric import HOST_DEVICE
@@ -336,7 +336,7 @@ class Traffic:
     def received(self, number: int) -> int:
         """Return how many packets of a flow have arrived."""
         # Not by its buffer: while that is exported, the agent's thread cannot write.
-        return self._logs[number].tell() // 32
+        return self._logs[number].tell() // RECORD_BYTES
 
     def now_ns(self) -> int:
         """Return the time since the flows began."""

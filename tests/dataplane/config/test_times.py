@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -133,6 +133,7 @@ def test_a_mapping_under_two_names_is_read_for_both() -> None:
         by_name_s=st.dictionaries(st.text("abc"), st.floats(0, 1e6)),
     )
 )
+@example(Feed(hold_s=524288.9555059411))
 def test_documents_load_as_what_they_were_made_of(feed: Feed) -> None:
     feed = replace(feed, by_name_s={name: round(time_s, 6) for name, time_s in feed.by_name_s.items()})
     settings = Daemon(feed=feed, feeds=(feed, Feed()))

@@ -99,7 +99,7 @@ async def serve(
         service = Service(registry, cache, WatchLimits(limits.heartbeat_s, limits.watches), settings.quota)
         board = SessionBoard(limits.session, clock.now_ns)
         metrics = Metrics(service, audit, board)
-        more, shown = await _optional(settings, stack)
+        more, shown = await _optional(settings, _page_urls(listening, context), stack)
         sessions = SessionService(service, board)
         inner = application(service, tokens, sessions, metrics, version=VERSION, more=more)
         identities = Identities(tokens, OidcIdentities(settings.oidc))
@@ -171,7 +171,9 @@ def _audit_log(audit: AuditSettings | None) -> AuditLog:
     return AuditLog(Path(audit.file), time.time_ns, max_bytes=audit.max_bytes, kept=audit.kept)
 
 
-async def _optional(settings: ApiSettings, stack: AsyncExitStack) -> tuple[list[Router], Page | None]:
+async def _optional(
+    settings: ApiSettings, urls: tuple[str, ...], stack: AsyncExitStack
+) -> tuple[list[Router], Page | None]:
     """Start what the settings add to the API; return its routes, and the operators' page."""
     more, shown = list[Router](), None
     if settings.alto is not None:
@@ -181,7 +183,7 @@ async def _optional(settings: ApiSettings, stack: AsyncExitStack) -> tuple[list[
     if settings.view is not None:
         from controller.apiserver.view.routes import page  # noqa: PLC0415 - imports what follows the network
 
-        shown = await stack.enter_async_context(page(settings.view))
+        shown = await stack.enter_async_context(page(settings.view, urls))
         more.append(shown.router)
     return more, shown
 
@@ -269,6 +271,11 @@ async def _reload(
 
 def _urls(listening: Sequence[tuple[str, socket.socket]], context: ssl.SSLContext | None) -> str:
     return ", ".join(_url_of(address, listener, context) for address, listener in listening)
+
+
+def _page_urls(listening: Sequence[tuple[str, socket.socket]], context: ssl.SSLContext | None) -> tuple[str, ...]:
+    """Return the addresses that a browser can open."""
+    return tuple(_url_of(*pair, context) for pair in listening if not is_unix(pair[0]))
 
 
 def _url_of(configured: str, listening: socket.socket, context: ssl.SSLContext | None) -> str:

@@ -10,8 +10,8 @@ from controller.apiserver.default_socket import default_socket
 from controller.apiserver.oidc import OidcIssuer
 from controller.apiserver.resources.project import Quota
 from controller.apiserver.sessions.board import SessionLimits
-from controller.apiserver.view.settings import ViewSettings
 from controller.cluster.alto.settings import AltoView
+from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.common.http_connections import ConnectionLimits
 from controller.common.http_server import HttpLimits
 from dataplane.config import Settings, Strict
@@ -232,6 +232,28 @@ class MetricsSettings(Strict, frozen=True):
 
     address: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 9471
+
+
+class ViewSettings(Settings, frozen=True):
+    """Serve the operators' page at `/`, and what it shows below /v1/view."""
+
+    topology: str = ""
+    """File or name of the network's topology; without one the page shows no network."""
+
+    network_state: NetworkStateSettings = NetworkStateSettings()
+    """Collector and path server that the page shows."""
+
+    hosts: Annotated[tuple[str, ...], Meta(max_length=16)] = ()
+    """Names by which browsers reach the server, besides the addresses that it listens at: others are refused."""
+
+    viewers: Annotated[int, Meta(ge=1, le=10_000)] = 128
+    """Streams open at one time."""
+
+    session_s: PositiveS = field(default=43_200.0, name="session_age")
+    """Age at which a browser has to sign in again."""
+
+    sessions: Annotated[int, Meta(ge=1, le=100_000)] = 1024
+    """Signed-in browsers; beyond that the oldest is signed out."""
 
 
 class ApiSettings(Strict, frozen=True):

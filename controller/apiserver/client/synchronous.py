@@ -23,7 +23,7 @@ from controller.apiserver.registry.pools.shares import UnitShares
 from controller.apiserver.resources import UnitPool
 from controller.apiserver.resources.base import R
 from controller.apiserver.resources.unit_pool import HolderStatus, UnitHolding
-from controller.apiserver.server.answers import HealthAnswer, ResourceList, TokenList
+from controller.apiserver.server.answers import CodeRequest, HealthAnswer, NewCode, ResourceList, TokenList
 from controller.apiserver.sessions.frames import Frame
 from controller.apiserver.sessions.values import ExecAnswer, ExecRequest
 from controller.apiserver.tokens import NewToken, TokenRequest, TokenShown
@@ -116,6 +116,10 @@ class SyncApiClient:
     def create_token(self, request: TokenRequest) -> NewToken:
         """Make a token."""
         return self.ask(calls.writing("POST", "/v1/tokens", request), NewToken)
+
+    def new_code(self, *, viewer: bool = False) -> NewCode:
+        """Make a code to open the operators' page with; `viewer`: for somebody who may only look."""
+        return self.ask(calls.writing("POST", "/v1/view/codes", CodeRequest(viewer)), NewCode)
 
     def tokens(self) -> tuple[TokenShown, ...]:
         """Return all tokens, without their secrets."""

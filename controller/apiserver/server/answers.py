@@ -38,6 +38,20 @@ class TokenList(Strict, frozen=True):
     items: tuple[TokenShown, ...]
 
 
+class CodeRequest(Strict, frozen=True):
+    """A code to open the operators' page with; `viewer`: for somebody who may only look."""
+
+    viewer: bool = False
+
+
+class NewCode(Strict, frozen=True):
+    """A code, good for one use until `expires_ns`, and the page's addresses."""
+
+    code: str
+    expires_ns: int
+    urls: tuple[str, ...]
+
+
 class Problem(Strict, frozen=True):
     """A refused request and the reason."""
 

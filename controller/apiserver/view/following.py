@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from collectors.feed.client import FeedClient, FeedClientSettings
-from controller.apiserver.view.settings import ViewSettings
+from controller.apiserver.settings import ViewSettings
 from controller.apiserver.view.state import SHOWN_NS, NetworkView
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
 from dataplane.errors import MillraceError

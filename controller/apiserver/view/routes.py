@@ -16,11 +16,12 @@ from litestar.handlers import BaseRouteHandler
 from litestar.params import FromPath, JSONBody, QueryParameter
 from litestar.response import Stream
 
+from controller.apiserver.server.answers import CodeRequest, NewCode
 from controller.apiserver.server.callers import Caller, caller_of
+from controller.apiserver.settings import ViewSettings
 from controller.apiserver.view.answers import flows_answer, link_answer, spec_of, why_answer
 from controller.apiserver.view.files import PageFiles
 from controller.apiserver.view.following import followed
-from controller.apiserver.view.settings import ViewSettings
 from controller.apiserver.view.signing_in import SignIns, as_viewer
 from controller.apiserver.view.state import MOST_FLOWS, NetworkView
 from controller.apiserver.view.streaming import Broadcast
@@ -48,19 +49,6 @@ _Host = Annotated[str, QueryParameter(max_length=256, description="A host's name
 _Number = Annotated[int | None, QueryParameter(ge=0, le=65_535)]
 
 
-class CodeRequest(Strict, frozen=True):
-    """A code to open the page with; `viewer`: of somebody who may only look."""
-
-    viewer: bool = False
-
-
-class NewCode(Strict, frozen=True):
-    """A code, good for one use."""
-
-    code: str
-    expires_ns: int
-
-
 class Whoami(Strict, frozen=True):
     """Who looks at the page."""
 
@@ -82,8 +70,11 @@ class Page:
 
 
 @asynccontextmanager
-async def page(settings: ViewSettings) -> AsyncIterator[Page]:
-    """Follow what the page shows while the block runs; raise ConfigError, FeedError, PathError."""
+async def page(settings: ViewSettings, urls: tuple[str, ...]) -> AsyncIterator[Page]:
+    """Follow what the page shows while the block runs; raise ConfigError, FeedError, PathError.
+
+    `urls` are those by which the server's own machine reaches the page.
+    """
     now_ns, files = time.time_ns, PageFiles()
     sign_ins = SignIns(now_ns, lasts_ns=round(settings.session_s * NS_PER_S), most=settings.sessions)
     view = routes = None
@@ -97,16 +88,16 @@ async def page(settings: ViewSettings) -> AsyncIterator[Page]:
         broadcast = Broadcast(view, files.build, now_ns, most=settings.viewers)
         group = await stack.enter_async_context(asyncio.TaskGroup())
         stack.callback(group.create_task(broadcast.run()).cancel)
-        handlers = [*_people(sign_ins, files, now_ns), *_network(view, routes, broadcast)]
+        handlers = [*_people(sign_ins, files, now_ns, urls), *_network(view, routes, broadcast)]
         yield Page(Router(_PREFIX, route_handlers=handlers, guards=[_may_read], tags=["page"]), files, sign_ins)
 
 
-def _people(sign_ins: SignIns, files: PageFiles, now_ns: Callable[[], int]) -> list[Any]:
+def _people(sign_ins: SignIns, files: PageFiles, now_ns: Callable[[], int], urls: tuple[str, ...]) -> list[Any]:
     @post("/codes", operation_id="newCode", summary="Make a code to open the page with.")
     async def new_code(request: _Asked, data: JSONBody[CodeRequest]) -> Response[NewCode]:
         confirm = _confirmed(caller_of(request))
         code, expires_ns = sign_ins.new_code(as_viewer(confirm) if data.viewer else confirm)
-        return Response(NewCode(code, expires_ns), headers={"Cache-Control": "no-store"})
+        return Response(NewCode(code, expires_ns, urls), headers={"Cache-Control": "no-store"})
 
     @get("/me", operation_id="whoami", summary="Who is signed in.")
     async def whoami(request: _Asked) -> Response[Whoami]:

@@ -33,6 +33,11 @@ COMMANDS: Final = {
         Row(
             "status", "controller.apps.cli.up:status", "Show the state of every daemon; exit 1 unless all are healthy."
         ),
+        Row(
+            "view",
+            "controller.apps.cli.view:view",
+            "Open the operators' page: fabric, moves, workloads.",
+        ),
         Row("logs", "controller.apps.cli.up:logs", "Show the daemons' logs in order of time."),
         Row(
             "restart",

@@ -31,6 +31,7 @@ _DOWN_S: Final = 60.0
 _POLL_S: Final = 0.1
 _DETACHED_S: Final = 180.0
 _RESTART_S: Final = 200.0
+_CODE_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +231,26 @@ def addresses(state: UpState) -> str:
         for daemon in state.daemons
         for what, address in daemon.addresses.items()
     ]
-    return "\n".join(["millrace up: ready", *lines])
+    return "\n".join(["millrace up: ready", *lines, *_page(state)])
+
+
+def _page(state: UpState) -> list[str]:
+    """Return a line with an address that opens the operators' page once; none if it is not served."""
+    from controller.apiserver.client import SyncApiClient, find_place  # noqa: PLC0415 - takes a while to load
+    from controller.common.errors import ApiError  # noqa: PLC0415
+
+    served = next((daemon.addresses.get("HTTP", "") for daemon in state.daemons if daemon.name == "api"), "")
+    own, _, others = served.partition(", ")
+    if not others:
+        return []
+    try:
+        with SyncApiClient(find_place(own), tries=1, answer_s=_CODE_S) as client:
+            made = client.new_code()
+    except ApiError as error:
+        return [f"no page: {error}"]
+    return [
+        f"open {url}/#{made.code} within a minute (`millrace view` prints another address)" for url in made.urls[:1]
+    ]
 
 
 def log_files(state: Path | None, name: str | None) -> list[Path]:

@@ -16,7 +16,7 @@ from collectors.history.settings import HistorySettings
 from collectors.ingest.receiver import ReceiverSettings
 from collectors.process import RELOADED as COLLECTOR_RELOADED
 from collectors.process import CollectorProcessSettings
-from controller.apiserver.settings import ApiSettings, StoragePlace
+from controller.apiserver.settings import ApiSettings, StoragePlace, ViewSettings
 from controller.apps.demo.prepare import ScaledLoad, sampled_watch, scaled_load, senders
 from controller.apps.demo.scenario import ScenarioSettings, with_buffers
 from controller.apps.up.errors import UpError
@@ -254,10 +254,15 @@ class _Maker:
         return DaemonPlan("controller", words, settings, addresses, reloads=reloads, asks=asks)
 
     def api(self) -> DaemonPlan:
-        section = self.settings.api
+        section, page = self.settings.api, self.settings.api.page
+        own = () if page is None else (f"{page.address}:{page.port}",)
+        view = None
+        if page is not None:
+            view = ViewSettings(topology=self.topology_file, network_state=self._network_state(), hosts=page.hosts)
         settings = ApiSettings(
             storage=section.storage or StoragePlace(sqlite=str(self.state.path / "api.sqlite")),
-            listen=(self.settings.address("api"), *section.listen),
+            listen=(self.settings.address("api"), *own, *section.listen),
+            view=view,
             tls=section.tls,
             audit=section.audit,
             limits=section.limits,

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from controller.apps.up.settings import UpSettings
+from controller.apps.up.settings import PageSection, UpSettings
 from controller.workloads.centres.settings import MetricsSettings as CentreMetrics
 from dataplane.rpc.addresses import target_of
 
@@ -17,6 +17,7 @@ SECTIONS: Final = ("collector", "paths", "controller", "api", "scheduler", "plac
 """Sections with metrics, besides those of centres; each has its daemon's documented port by default."""
 CENTRE_PORTS: Final = (CentreMetrics().port, *range(9480, 9500))
 """Ports of the centres' agents, in the order of the settings."""
+_PAGE: Final = "page"
 _NO_PORT: Final = -1
 _STEP: Final = 100
 _LAST: Final = 65_535
@@ -85,6 +86,13 @@ class MetricsPorts:
             return replace(section, metrics=replace(section.metrics, port=self._chosen[name]))
 
         changed = {name: with_port(name) for name in sections}
+        page = settings.api.page
+        if page is not None and page.port == PageSection().port:
+            if _PAGE not in self._chosen:
+                self._chosen[_PAGE] = self._first_free(page.address, (page.port,), stated)
+                if self._chosen[_PAGE] != page.port:
+                    told.append(f"page: at port {self._chosen[_PAGE]}, as {page.port} is taken")
+            changed["api"] = replace(changed["api"], page=replace(page, port=self._chosen[_PAGE]))
         agents = {name: with_port(f"centre-{name}") for name in settings.centres}
         return replace(settings, **changed, centres=agents), tuple(told)
 

@@ -130,6 +130,17 @@ class ControllerSection(Strict, frozen=True):
     """OpenTelemetry endpoint for traces of reroutes; default: none."""
 
 
+class PageSection(Settings, frozen=True):
+    """The operators' page, served by the API server."""
+
+    address: str = "127.0.0.1"
+    """Address to listen at; `api: {tls: ...}` is required beyond loopback."""
+    port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] = 9465
+    """TCP port."""
+    hosts: tuple[str, ...] = ()
+    """Names by which browsers reach it, besides its address."""
+
+
 class ApiSection(Strict, frozen=True):
     """The API server, over HTTP; its resources are in the state folder."""
 
@@ -147,6 +158,8 @@ class ApiSection(Strict, frozen=True):
     """Request limits."""
     retention: Retention = Retention()
     """Retention of old resources."""
+    page: PageSection | None = PageSection()
+    """The operators' page; null: none."""
     metrics: ApiMetrics | None = ApiMetrics()
     """Prometheus endpoint; default: on loopback at the documented port, see docs/network/metrics.md; null: none."""
 

@@ -18,6 +18,7 @@ from dataplane.errors import MillraceError
 LOGGER: Final = logging.getLogger("millrace.view")
 _AGAIN_S: Final = 5.0
 """Delay before retrying after an error due to the other side's version."""
+_ASKED_S: Final = 1.0
 _RECENT: Final = 200
 
 
@@ -48,6 +49,7 @@ async def followed(
                 )
             )
             tasks.append(group.create_task(_keep(view, "path server", partial(_moves, view, routes))))
+            tasks.append(group.create_task(_ask(view, routes)))
         try:
             yield routes
         finally:
@@ -76,6 +78,17 @@ async def _events(view: NetworkView, feed: FeedClient, now_ns: Callable[[], int]
     async with aclosing(feed.events(now_ns() - SHOWN_NS)) as batches:
         async for batch in batches:
             view.take_events(batch)
+
+
+async def _ask(view: NetworkView, routes: RouteClient) -> None:
+    """Hear of the path server each second: it may move nothing for hours."""
+    while True:
+        try:
+            await routes.status()
+            view.hear("path server")
+        except MillraceError as error:
+            view.note_problem("path server", str(error))
+        await asyncio.sleep(_ASKED_S)
 
 
 async def _moves(view: NetworkView, routes: RouteClient) -> None:

@@ -3,7 +3,7 @@
 | byte | meaning |
 | --- | --- |
 | utilisation | 0 to 250: share of the rate times 250; 251: unknown; 254: the link is down; 255: no telemetry |
-| delay | above the link's propagation: 0 below 1 us, v: 2^((v-1)/8) us; 255: unknown |
+| delay | above the idle link's, for a frame of 1,500 bytes: 0 below 1 us, v: 2^((v-1)/8) us; 255: unknown |
 | loss | 0: none; v: 2^((v-254)/8) of the frames; 255: unknown |
 """
 

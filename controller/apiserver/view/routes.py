@@ -30,7 +30,6 @@ from controller.common.errors import (
     NotFoundError,
     PathError,
     UnauthorizedError,
-    UnavailableError,
 )
 from controller.network.intents import FlowSpec
 from controller.network.paths.service.client import RouteClient
@@ -140,7 +139,7 @@ def _network(view: NetworkView | None, routes: RouteClient | None, broadcast: Br
         try:
             return _json(why_answer(await routes.why(flow)))
         except PathError as error:
-            raise UnavailableError(str(error)) from None
+            raise NotFoundError(str(error)) from None
 
     return [stream, link, flows, why]
 

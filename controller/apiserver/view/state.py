@@ -24,6 +24,8 @@ SHOWN_NS: Final = 600 * NS_PER_S
 _MOST_MOVES: Final = 500
 _MOST_EVENTS: Final = 500
 MOST_FLOWS: Final = 1000
+_FRAME_BYTES: Final = 1500
+"""A link's own delay includes sending one such frame, or slow links would always look crowded."""
 _UNCERTAIN: Final = 0.25
 """A delay whose error may exceed this share of it is shown as uncertain."""
 
@@ -51,9 +53,12 @@ class NetworkView:
         ends = [(link.a.node, link.b.node) for link in cables]
         self.keys = tuple(LinkKey(*pair) for a, b in ends for pair in ((a, b), (b, a)))
         self.index = {key: number for number, key in enumerate(self.keys)}
-        self._propagation = np.repeat(np.array([link.delay_ns for link in cables], dtype=np.float64), 2)
+        idle_ns = [link.delay_ns + 8 * _FRAME_BYTES * NS_PER_S / link.rate_bps for link in cables]
+        self._idle_ns = np.repeat(np.array(idle_ns, dtype=np.float64), 2)
         self.state: Bytes = np.full((3, len(self.keys)), frames.UNKNOWN, dtype=np.uint8)
         self.time_ns = now_ns()
+        self.version = 0
+        """Number of snapshots shown: the clock may jump."""
         self.snapshot: Snapshot | None = None
         self._seen_ns: dict[str, int | None] = dict.fromkeys(sources)
         self._problems: dict[str, str] = {}
@@ -70,7 +75,8 @@ class NetworkView:
     def take_snapshot(self, snapshot: Snapshot) -> None:
         """Show a snapshot."""
         before, self.snapshot, self.time_ns = self.state, snapshot, self._now_ns()
-        self._heard("collector")
+        self.hear("collector")
+        self.version += 1
         self.state, notes = self._encoded(snapshot)
         self.on_frame(Frame.DIFFERENCE, frames.difference(self.time_ns, self.state, before))
         if notes != self._notes:
@@ -79,14 +85,14 @@ class NetworkView:
 
     def take_move(self, decision: Decision) -> None:
         """Show a move of a flow; after a restart of the path server the same ones may come again."""
-        self._heard("path server")
+        self.hear("path server")
         if decision not in self._moves:
             self._moves.append(decision)
             self.on_frame(Frame.MOVES, self.moves_frame())
 
     def take_events(self, events: Sequence[Event]) -> None:
         """Show events as rules raise and clear them."""
-        self._heard("events")
+        self.hear("events")
         for event in events:
             self._take_event(event)
         if events:
@@ -134,7 +140,8 @@ class NetworkView:
             for name, seen_ns in self._seen_ns.items()
         ]
 
-    def _heard(self, source: str) -> None:
+    def hear(self, source: str) -> None:
+        """Record that a source has answered."""
         self._seen_ns[source] = self._now_ns()
         self._problems.pop(source, None)
 
@@ -156,7 +163,7 @@ class NetworkView:
         state = np.stack(
             (
                 frames.utilisation_bytes(utilisation),
-                frames.delay_bytes(delay - self._propagation),
+                frames.delay_bytes(delay - self._idle_ns),
                 frames.loss_bytes(loss),
             )
         )

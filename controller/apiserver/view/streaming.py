@@ -93,8 +93,8 @@ class Broadcast:
         """Return the full state, encoded once for all who need it."""
         view = self._view
         assert view is not None, "full states are of a network"
-        if self._full is None or self._full[0] != view.time_ns:
-            self._full = view.time_ns, view.full_frame()
+        if self._full is None or self._full[0] != view.version:
+            self._full = view.version, view.full_frame()
         return self._full[1]
 
     def _heartbeat(self) -> bytes:

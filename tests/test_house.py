@@ -48,9 +48,12 @@ _STATE = "the daemon's state folder: nobody else can enter it"
 _CONTAINERS = "a folder of the runtime's own, 0700, beside the container's root"
 _SETTINGS = "a path that only the administrator's settings name"
 _CGROUPS = "control groups have no links"
+_PACKAGE = "files of the installed package"
 RACE_FREE = {
     "controller/apiserver/agents/state_folder.py:StateFolder.identity": _STATE,
     "controller/apiserver/server/audit.py:AuditLog._rotate": _SETTINGS,
+    "controller/apiserver/view/files.py:PageFiles._read": _PACKAGE,
+    "controller/apiserver/view/files.py:PageFiles._digest": _PACKAGE,
     "controller/workloads/centres/engines/containers/boot.py:pack": "runs inside the container, as the job itself",
     "controller/workloads/centres/engines/containers/boot.py:unpack": "runs inside the container, before the job",
     "controller/workloads/centres/engines/jobs/folders.py:_write": "a job's record, which the agent keeps to itself",

@@ -26,7 +26,7 @@ DOWN: Final = 254
 SILENT: Final = 255
 UNKNOWN: Final = 255
 _LEVEL: Final = 1
-"""Of zlib: a second's state of 20,000 links in 5 ms, a third of its size; higher levels gain little."""
+"""Level of zlib: a second's state of 20,000 links in 5 ms, a third of its size; higher levels gain little."""
 _HEAD: Final = struct.Struct(">IB")
 _TIME: Final = struct.Struct(">Q")
 

@@ -49,7 +49,7 @@ _Number = Annotated[int | None, QueryParameter(ge=0, le=65_535)]
 
 
 class Whoami(Strict, frozen=True):
-    """Who looks at the page."""
+    """Caller of the page, as the page shows it."""
 
     name: str
     role: str

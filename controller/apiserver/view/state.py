@@ -1,4 +1,4 @@
-"""What the page's stream shows of the network: topology, links as bytes, events, moves, the sources' ages."""
+"""State of the network as the page's stream shows it: topology, links as bytes, events, moves, the sources' ages."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _WHOLE: Final = (Frame.EVENTS, Frame.MOVES, Frame.NOTES, Frame.HEARTBEAT)
 
 
 class _Viewer:
-    """What one viewer has not been sent yet: at most one frame of each kind."""
+    """Frames that one viewer has not been sent yet: at most one of each kind."""
 
     def __init__(self) -> None:
         self.pending: dict[Frame, bytes] = {}

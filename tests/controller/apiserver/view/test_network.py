@@ -1,4 +1,4 @@
-"""What the page shows of a network: a real collector's feed and a real path server, through the API server."""
+"""A network in the page: a real collector's feed and a real path server, through the API server."""
 
 from __future__ import annotations
 

@@ -1,0 +1,102 @@
+// The topology, indexed: nodes by name, directed links 2c (a to b) and 2c + 1 (b to a) of cable c.
+
+import type { Cable, Topology } from './stream/types'
+
+export interface Pair {
+  a: number
+  b: number
+  /** Cables that join the two nodes. */
+  cables: number[]
+}
+
+export class Fabric {
+  readonly switches: number
+  readonly nodes: number
+  /** Directed links between switches. */
+  readonly links: number
+  readonly cables: Cable[]
+  readonly access: Cable[]
+  readonly x: Float64Array
+  readonly y: Float64Array
+  readonly names: string[]
+  readonly pairs: Pair[]
+  readonly mostBps: number
+  readonly #index: Map<string, number>
+  readonly #byEnds = new Map<number, number[]>()
+
+  constructor(readonly topology: Topology) {
+    const { switches, hosts } = topology
+    this.switches = switches.length
+    const nodes = [...switches, ...hosts]
+    this.nodes = nodes.length
+    this.names = nodes.map((node) => node.name)
+    this.x = Float64Array.from(nodes, (node) => node.x)
+    this.y = Float64Array.from(nodes, (node) => node.y)
+    this.#index = new Map(this.names.map((name, i) => [name, i]))
+    const between = (cable: Cable) => cable.a < this.switches && cable.b < this.switches
+    this.cables = topology.cables.filter(between)
+    this.access = topology.cables.filter((cable) => !between(cable))
+    this.links = 2 * this.cables.length
+    this.mostBps = this.cables.reduce((most, cable) => Math.max(most, cable.rate_bps), 1)
+    const pairs = new Map<number, Pair>()
+    this.cables.forEach((cable, c) => {
+      const [low, high] = cable.a < cable.b ? [cable.a, cable.b] : [cable.b, cable.a]
+      const key = low * this.nodes + high
+      const pair = pairs.get(key)
+      if (pair) pair.cables.push(c)
+      else pairs.set(key, { a: low, b: high, cables: [c] })
+      for (const link of [2 * c, 2 * c + 1]) {
+        const ends = this.tail(link) * this.nodes + this.head(link)
+        const links = this.#byEnds.get(ends)
+        if (links) links.push(link)
+        else this.#byEnds.set(ends, [link])
+      }
+    })
+    this.pairs = [...pairs.values()]
+  }
+
+  node(name: string): number | null {
+    return this.#index.get(name) ?? null
+  }
+
+  tail(link: number): number {
+    const cable = this.cables[link >> 1]
+    return link & 1 ? cable.b : cable.a
+  }
+
+  head(link: number): number {
+    const cable = this.cables[link >> 1]
+    return link & 1 ? cable.a : cable.b
+  }
+
+  linkName(link: number): string {
+    return `${this.names[this.tail(link)]} → ${this.names[this.head(link)]}`
+  }
+
+  /** Directed links from one node to another: several of parallel cables, none if they are not neighbours. */
+  between(from: number, to: number): number[] {
+    return this.#byEnds.get(from * this.nodes + to) ?? []
+  }
+
+  linksOf(node: number): number[] {
+    const links: number[] = []
+    this.cables.forEach((cable, c) => {
+      if (cable.a === node) links.push(2 * c)
+      if (cable.b === node) links.push(2 * c + 1)
+    })
+    return links
+  }
+
+  hostsOf(node: number): number[] {
+    const hosts: number[] = []
+    this.topology.hosts.forEach((host, i) => {
+      if (host.switch === node) hosts.push(this.switches + i)
+    })
+    return hosts
+  }
+
+  /** The nodes of a path by name, unknown names left out. */
+  path(names: string[]): number[] {
+    return names.map((name) => this.node(name)).filter((node) => node !== null)
+  }
+}

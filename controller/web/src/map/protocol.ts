@@ -1,0 +1,14 @@
+// What the page tells the worker that draws, and what it hears back.
+
+import type { Topology } from '../stream/types'
+import type { Size, View } from './geometry'
+import type { Picture } from './painter'
+
+export type DrawOrder =
+  | { kind: 'canvas'; canvas: OffscreenCanvas }
+  | { kind: 'topology'; topology: Topology; matrix: boolean }
+  | { kind: 'picture'; picture: Picture }
+  | { kind: 'view'; view: View; size: Size; ratio: number }
+  | { kind: 'png' }
+
+export type Drawn = { kind: 'drawn'; view: View } | { kind: 'png'; blob: Blob }

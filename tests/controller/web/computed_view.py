@@ -1,0 +1,408 @@
+"""Serves the page with a computed stream: an instrument that drives the page into states a fabric rarely reaches.
+
+Figures follow sines of the time, so that any moment can be replayed. `python tests/controller/web/computed_view.py
+--fabric abilene|clos --port 8123` serves until interrupted; the token is `viewer-token`, the code `once`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import numpy as np
+import numpy.typing as npt
+
+from dataplane.topology.file import load_topology
+
+BUILD = Path(__file__).parents[3] / "controller" / "web" / "build"
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types svelte-trusted-html millrace"
+)
+TYPES = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "json": "application/json",
+    "svg": "image/svg+xml",
+    "txt": "text/plain; charset=utf-8",
+}
+DOWN, NO_TELEMETRY = 254, 255
+
+
+def abilene() -> dict[str, Any]:
+    """Return Abilene as the page gets it."""
+    topology = load_topology("abilene")
+    names = [switch.name for switch in topology.switches]
+    places = [(node.place.longitude, node.place.latitude) for node in topology.switches if node.place is not None]
+    # Two routers of Atlanta have one place.
+    spots = [(x + 0.9 * names[i].endswith("m5"), -y + 0.9 * names[i].endswith("m5")) for i, (x, y) in enumerate(places)]
+    index = {name: i for i, name in enumerate(names)}
+    hosts, access = [], []
+    for host in topology.hosts:
+        link = next(link for link in topology.links if host.name in (link.a.node, link.b.node))
+        switch = index[link.b.node if link.a.node == host.name else link.a.node]
+        angle = 2.4 * len(hosts)
+        x, y = spots[switch]
+        hosts.append({"name": host.name, "switch": switch, "x": x + 0.9 * math.cos(angle), "y": y + 0.9 * math.sin(angle)})
+        access.append({"a": switch, "b": len(names) + len(hosts) - 1, "rate_bps": link.rate_bps, "delay_ns": link.delay_ns})
+    cables = [
+        {"a": index[link.a.node], "b": index[link.b.node], "rate_bps": link.rate_bps, "delay_ns": link.delay_ns}
+        for link in topology.links
+        if link.a.node in index and link.b.node in index
+    ]
+    switches = [
+        {"name": name, "x": x, "y": y, "layer": None, "place": place}
+        for name, (x, y), place in zip(names, spots, places, strict=True)
+    ]
+    return {"name": "abilene", "hash": "a1", "layout": "place", "switches": switches, "hosts": hosts, "cables": cables + access, "bounds": _bounds(switches)}
+
+
+def clos(leaves: int = 900, spines: int = 100, uplinks: int = 11) -> dict[str, Any]:
+    """Return a Clos of 1,000 switches and 9,900 cables, in pods that share groups of spines."""
+    switches = [{"name": f"leaf{i}", "x": i / leaves * 100, "y": 40.0, "layer": 0, "place": None} for i in range(leaves)]
+    switches += [{"name": f"spine{i}", "x": (i + 0.5) / spines * 100, "y": 0.0, "layer": 1, "place": None} for i in range(spines)]
+    cables = [
+        {"a": leaf, "b": leaves + (leaf // 45 * 5 + k * 9) % spines, "rate_bps": 100_000_000_000, "delay_ns": 500}
+        for leaf in range(leaves)
+        for k in range(uplinks)
+    ]
+    return {"name": "clos-1000", "hash": "c1", "layout": "layers", "switches": switches, "hosts": [], "cables": cables, "bounds": _bounds(switches)}
+
+
+def _bounds(nodes: list[dict[str, Any]]) -> list[float]:
+    xs, ys = [node["x"] for node in nodes], [node["y"] for node in nodes]
+    return [min(xs), min(ys), max(xs), max(ys)]
+
+
+@dataclass
+class ComputedView:
+    """A fabric whose figures are functions of the time; tests change its fields while it is served."""
+
+    topology: dict[str, Any]
+    down: set[int] = field(default_factory=set)
+    silent: set[int] = field(default_factory=set)
+    lossy: set[int] = field(default_factory=set)
+    drained: set[int] = field(default_factory=set)
+    problem: str | None = None
+    """A problem of the collector: no columns are sent while there is one."""
+    is_away: bool = False
+    """Answer nothing, and end streams."""
+    build: str = ""
+    tokens: set[str] = field(default_factory=lambda: {"viewer-token"})
+    codes: set[str] = field(default_factory=lambda: {"once"})
+    sessions: set[str] = field(default_factory=set)
+    started_ns: int = field(default_factory=time.time_ns)
+
+    def __post_init__(self) -> None:
+        n = len(self.topology["switches"])
+        self.cables = [cable for cable in self.topology["cables"] if cable["a"] < n and cable["b"] < n]
+        self.links = 2 * len(self.cables)
+        names = [node["name"] for node in self.topology["switches"]]
+        self.ends = [
+            (names[cable[x]], names[cable[y]]) for cable in self.cables for x, y in (("a", "b"), ("b", "a"))
+        ]
+        self._neighbours: dict[str, list[str]] = {}
+        for a, b in self.ends:
+            self._neighbours.setdefault(a, []).append(b)
+
+    def planes(self, now_ns: int) -> npt.NDArray[np.uint8]:
+        """Return the planes of a time: utilisation, delay, loss."""
+        link = np.arange(self.links)
+        phase = now_ns / 1e9 / (20 + link % 37) + link * 0.7
+        share = np.clip(0.38 + 0.3 * np.sin(phase) + 0.22 * np.sin(link * 1.3), 0.01, 1)
+        used = np.round(share * 250).astype(np.uint8)
+        excess_us = 20 * share**6 * 1000 + 2
+        delay = np.clip(1 + np.round(8 * np.log2(excess_us)), 0, 254).astype(np.uint8)
+        loss = np.zeros(self.links, np.uint8)
+        loss[sorted(self.lossy)] = 180
+        for links, code in ((self.silent, NO_TELEMETRY), (self.down, DOWN)):
+            used[sorted(links)] = code
+            delay[sorted(links)] = 255
+            loss[sorted(links)] = 255
+        return np.concatenate([used, delay, loss])
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return open and closed events: one per link that is down or loses, and one that closed."""
+        events = [
+            self._event(link, "critical" if link in self.down else "warning", "link down" if link in self.down else "loss above 0.1 %")
+            for link in sorted(self.down | self.lossy)
+        ]
+        closed = self._event(0, "warning", "delay above 10 ms")
+        closed |= {"id": "closed", "opened_ns": self.started_ns - 900_000_000_000, "closed_ns": self.started_ns - 600_000_000_000}
+        return [*events, closed]
+
+    def _event(self, link: int, severity: str, text: str) -> dict[str, Any]:
+        a, b = self.ends[link]
+        return {"id": f"{text} {link}", "rule": text.split(" ", 1)[0], "severity": severity, "subject": f"link {a}->{b}", "link": link,
+                "opened_ns": self.started_ns - 120_000_000_000, "closed_ns": None, "text": f"{a}->{b}: {text}", "note": None}  # fmt: skip
+
+    def flows(self) -> list[dict[str, Any]]:
+        """Return flows between hosts, or between switches of a fabric without hosts."""
+        hosts = self.topology["hosts"] or [{"name": node["name"], "switch": i} for i, node in enumerate(self.topology["switches"][:40])]
+        names = [node["name"] for node in self.topology["switches"]]
+        flows = []
+        for i, src in enumerate(hosts):
+            for k in (1, 3, 7):
+                dst = hosts[(i + k) % len(hosts)]
+                path = self.path(names[src["switch"]], names[dst["switch"]])
+                port = 5000 + k
+                flows.append(
+                    {"src": src["name"], "dst": dst["name"], "protocol": 17, "src_port": port, "dst_port": 4791,
+                     "text": f"{src['name']}:{port} -> {dst['name']}:4791 UDP", "path": path, "rate_bps": int(2e9 / (1 + i * k % 23)),
+                     "delay_ns": 3_000_000 * max(1, len(path) - 1), "loss": 0.0}
+                )  # fmt: skip
+        return sorted(flows, key=lambda flow: -flow["rate_bps"])
+
+    def path(self, src: str, dst: str, avoid: frozenset[str] = frozenset()) -> list[str]:
+        """Return a path of fewest hops, or none."""
+        before: dict[str, str] = {src: ""}
+        queue = [src]
+        for node in queue:
+            if node == dst:
+                path = [dst]
+                while before[path[-1]]:
+                    path.append(before[path[-1]])
+                return path[::-1]
+            for neighbour in self._neighbours.get(node, []):
+                if neighbour not in before and (neighbour == dst or neighbour not in avoid):
+                    before[neighbour] = node
+                    queue.append(neighbour)
+        return []
+
+    def moves(self) -> list[dict[str, Any]]:
+        """Return moves: of the longest flows, around their second switch."""
+        moves = []
+        for i, flow in enumerate([flow for flow in self.flows() if len(flow["path"]) > 3][:4]):
+            old = flow["path"]
+            new = self.path(old[0], old[-1], frozenset(old[1:2]))
+            if new:
+                key = {name: flow[name] for name in ("src", "dst", "protocol", "src_port", "dst_port")}
+                moves.append(
+                    {"id": f"m{i}", "at_ns": self.started_ns - (40 + 70 * i) * 1_000_000_000, "flow": key, "text": flow["text"], "old": old, "new": new,
+                     "reason": f"{old[0]}->{old[1]} is at 93 %: the new path is 4.1 ms faster with this flow on it", "gain_ns": 4_100_000}
+                )  # fmt: skip
+        return moves
+
+    def answer(self, path: str, query: Mapping[str, str]) -> tuple[int, Any]:
+        """Answer a question of the page: a status and a body."""
+        now_ns = time.time_ns()
+        if path.startswith("/v1/view/links/"):
+            a, b = (unquote(part) for part in path.removeprefix("/v1/view/links/").split("/", 1))
+            if (a, b) not in self.ends:
+                return 404, {"detail": f"no link {a}->{b}"}
+            return 200, self._link(self.ends.index((a, b)), int(query.get("at", now_ns)))
+        if path == "/v1/view/flows":
+            flows = self.flows()
+            return 200, {"flows": flows[: int(query["limit"])], "of": len(flows) + 4213}
+        if path == "/v1/view/why":
+            return self._why(query)
+        kind = path.removeprefix("/v1/")
+        if kind in ("nodes", "pods", "tasks", "decisions", "centres"):
+            return 200, {"items": _resources(kind, now_ns), "revision": 7}
+        return 404, {"detail": f"nothing at {path}"}
+
+    def _link(self, link: int, at_ns: int) -> dict[str, Any]:
+        times = [at_ns - 5_000_000_000 * i for i in range(120)][::-1]
+        used = [int(self.planes(t)[link]) for t in times]
+        a, b = self.ends[link]
+        shares = [value / 250 if value <= 250 else None for value in used]
+        return {
+            "link": {"a": a, "b": b},
+            "at_ns": at_ns,
+            "figures": [
+                {"name": "utilisation", "value": shares[-1], "unit": "share", "text": "utilisation"},
+                {"name": "queue", "value": 12, "unit": "frames", "text": "queue, mean"},
+                {"name": "jitter", "value": 48_000, "unit": "ns", "text": "jitter"},
+            ],
+            "status": {"condition": "down" if link in self.down else "up", "cause": "", "age_ns": 90_000_000_000},
+            "flows": [{**flow, "managed": True} for flow in self.flows() if (a, b) in zip(flow["path"], flow["path"][1:], strict=False)][:20],
+            "flows_of": 31,
+            "series": {"at_ns": times, "utilisation": shares, "delay_ns": [None if s is None else 5e6 + 2e7 * s**6 for s in shares], "loss": [0.0] * 120},
+            "why_no_series": None,
+        }
+
+    def _why(self, query: Mapping[str, str]) -> tuple[int, Any]:
+        flow = next((flow for flow in self.flows() if flow["src"] == query["src"] and flow["dst"] == query["dst"]), None)
+        if flow is None:
+            return 404, {"detail": f"no flow from {query['src']} to {query['dst']}"}
+        move = next((move for move in self.moves() if move["text"] == flow["text"]), None)
+        path = flow["path"] if move is None else move["new"]
+        other = self.path(path[0], path[-1], frozenset(path[1:-1])) or path
+        alternatives = [
+            {"path": path, "delay_ns": 12_000_000, "delay_after_ns": None, "bottleneck_bps": 5e9, "margin": None, "verdict": "in use"},
+            {"path": other, "delay_ns": 16_100_000, "delay_after_ns": 17_000_000, "bottleneck_bps": 7e9, "margin": -0.34, "verdict": "slower by 4.1 ms"},
+        ]
+        words = [f"{flow['text']} takes {' '.join(path)}.", "It was moved because the path before was at 93 %." if move else "No other path is faster by the margin of 10 %."]
+        return 200, {"flow": flow, "path": path, "words": words, "alternatives": alternatives, "decision": move}
+
+    def frames(self, is_live: bool, from_ns: int, to_ns: int, speed: float, stop: Callable[[], bool]) -> Iterator[bytes]:
+        """Yield the frames of a stream, one state a second of the time that it shows."""
+        hello = {"version": 1, "build": self.build, "mode": "live" if is_live else "replay", "now_ns": time.time_ns()}
+        yield _frame(1, _json(hello))
+        yield _frame(2, _json(self.topology))
+        last: npt.NDArray[np.uint8] | None = None
+        told: dict[int, bytes] = {}
+        at_ns = from_ns
+        while not stop() and (is_live or at_ns <= to_ns):
+            at_ns = time.time_ns() if is_live else at_ns
+            if self.problem is None:
+                planes = self.planes(at_ns)
+                body = planes if last is None else planes - last
+                yield _frame(3 if last is None else 4, struct.pack(">Q", at_ns) + zlib.compress(body.tobytes(), 1))
+                last = planes
+            notes = {"uncertain": [2], "drained": [{"link": link} for link in sorted(self.drained)]}
+            for kind, value in ((5, self.events()), (7, self.moves()), (8, notes)):
+                body_json = _json(value)
+                if told.get(kind) != body_json:
+                    told[kind] = body_json
+                    yield _frame(kind, body_json)
+            collector = {"name": "collector", "age_ns": None if self.problem else 120_000_000, "problem": self.problem}
+            sources = [collector, {"name": "path server", "age_ns": 400_000_000, "problem": None}]
+            yield _frame(6, _json({"now_ns": at_ns, "sources": sources, "flows": {"shown": 1000, "of": 5213}}))
+            at_ns += 1_000_000_000
+            time.sleep(1 / (1 if is_live else speed))
+
+
+def _frame(kind: int, payload: bytes) -> bytes:
+    return struct.pack(">IB", len(payload) + 1, kind) + payload
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _resources(kind: str, now_ns: int) -> list[dict[str, Any]]:
+    def item(name: str, spec: dict[str, Any], status: dict[str, Any], **more: Any) -> dict[str, Any]:
+        return {"metadata": {"name": name, "owner": "ada", "created_ns": now_ns - 600_000_000_000}, "spec": spec, "status": status, **more}
+
+    hardware = {"cpu_milli": 64_000, "devices": [{"kind": "gpu"}] * 4}
+    if kind == "nodes":
+        return [item(f"node{i}", {"hardware": hardware}, {"ready": i != 2, "reason": "" if i != 2 else "no heartbeat for 52 s", "heartbeat_ns": now_ns - 2_000_000_000}, shares=[{}] * i) for i in range(5)]
+    if kind == "pods":
+        return [item("web-0", {}, {"phase": "running", "node": "node1"}), item("train-<b>7</b>", {"group": "train"}, {"phase": "pending", "reasons": ["no node has 8 GPUs free", "node2 is not ready"]})]
+    return []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    view: ComputedView
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        """Stay silent."""
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        if not url.path.startswith("/v1/"):
+            self._file(url.path)
+        elif self.view.is_away:
+            self._send(503, {"detail": "away"})
+        elif not self._is_signed_in():
+            self._send(401, {"detail": "no session: sign in"})
+        elif url.path == "/v1/view/me":
+            me = {"name": "ada", "role": "viewer", "version": "0.3", "build": self.view.build, "now_ns": time.time_ns(), "may": []}
+            self._send(200, me)
+        elif url.path == "/v1/view/stream":
+            self._stream(True, {})
+        elif url.path == "/v1/view/replay":
+            self._stream(False, query)
+        else:
+            self._send(*self.view.answer(url.path, query))
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
+        if self.headers.get("X-Millrace") != "page":
+            self._send(403, {"detail": "no header X-Millrace"})
+        elif asked.get("code") in self.view.codes or asked.get("token") in self.view.tokens:
+            self.view.codes.discard(asked.get("code", ""))
+            session = f"s{len(self.view.sessions)}"
+            self.view.sessions.add(session)
+            self._send(200, {"name": "ada", "role": "viewer", "expires_ns": 0}, f"millrace={session}; HttpOnly; SameSite=Strict; Path=/")
+        else:
+            self._send(401, {"detail": "the code is used up: open the address that `millrace up` prints now"})
+
+    def do_DELETE(self) -> None:
+        self.view.sessions.clear()
+        self._send(200, {})
+
+    def _is_signed_in(self) -> bool:
+        return any(f"millrace={session}" in self.headers.get("cookie", "") for session in self.view.sessions)
+
+    def _file(self, path: str) -> None:
+        file = BUILD / ("index.html" if path == "/" else path.lstrip("/"))
+        if ".." in path or not file.is_file():
+            self._send(404, {"detail": f"no file {path}"})
+            return
+        self._send_bytes(200, file.read_bytes(), TYPES.get(file.suffix[1:], "application/octet-stream"), "")
+
+    def _send(self, status: int, value: Any, cookie: str = "") -> None:
+        self._send_bytes(status, _json(value), "application/json" if status < 400 else "application/problem+json", cookie)
+
+    def _send_bytes(self, status: int, body: bytes, media_type: str, cookie: str) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": media_type, "Content-Length": str(len(body)), "Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"}.items():
+            self.send_header(name, value)
+        if cookie:
+            self.send_header("Set-Cookie", cookie)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _stream(self, is_live: bool, query: Mapping[str, str]) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/vnd.millrace.view")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        frames = self.view.frames(is_live, int(query.get("from", 0)), int(query.get("to", 0)), float(query.get("speed", 1)), lambda: self.view.is_away)
+        try:
+            for frame in frames:
+                self.wfile.write(f"{len(frame):x}\r\n".encode() + frame + b"\r\n")
+                self.wfile.flush()
+            self.wfile.write(b"0\r\n\r\n")
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+
+
+def serve(view: ComputedView, port: int = 0) -> ThreadingHTTPServer:
+    """Serve a view from a thread; the caller ends it by `shutdown` and `server_close`."""
+    handler = type("Handler", (_Handler,), {"view": view})
+    server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def troubled(fabric: str) -> ComputedView:
+    """Return a view with a link down, two without telemetry, one that loses, and one drained."""
+    view = ComputedView(abilene() if fabric == "abilene" else clos())
+    view.down, view.silent, view.lossy, view.drained = {8, 9}, {20, 21}, {13}, {25}
+    stated = BUILD / "build.json"
+    view.build = json.loads(stated.read_text())["build"] if stated.is_file() else ""
+    return view
+
+
+def main() -> None:
+    """Serve until interrupted."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fabric", choices=["abilene", "clos"], default="abilene")
+    parser.add_argument("--port", type=int, default=8123)
+    options = parser.parse_args()
+    serve(troubled(options.fabric), options.port)
+    print(f"http://127.0.0.1:{options.port}/#once")
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -39,7 +39,7 @@ async def followed(
         group = await stack.enter_async_context(asyncio.TaskGroup())
         tasks = [
             group.create_task(_keep(view, "collector", partial(_snapshots, view, feed, state.interval_ns))),
-            group.create_task(_keep(view, "events", partial(_events, view, feed, now_ns))),
+            group.create_task(_keep(view, "collector", partial(_events, view, feed, now_ns))),
         ]
         if state.path_server is not None:
             routes = await stack.enter_async_context(

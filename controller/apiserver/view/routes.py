@@ -79,7 +79,7 @@ async def page(settings: ViewSettings, urls: tuple[str, ...]) -> AsyncIterator[P
     view = routes = None
     async with AsyncExitStack() as stack:
         if settings.topology:
-            sources = ["collector", "events"]
+            sources = ["collector"]
             if settings.network_state.path_server is not None:
                 sources.append("path server")
             view = NetworkView(load_topology(settings.topology), now_ns, sources)

@@ -92,7 +92,6 @@ class NetworkView:
 
     def take_events(self, events: Sequence[Event]) -> None:
         """Show events as rules raise and clear them."""
-        self.hear("events")
         for event in events:
             self._take_event(event)
         if events:

@@ -243,6 +243,9 @@ class ViewSettings(Settings, frozen=True):
     network_state: NetworkStateSettings = NetworkStateSettings()
     """Collector and path server that the page shows."""
 
+    history: str | None = None
+    """Folder of the collector's history, which must be on this machine; null: the page cannot go back in time."""
+
     hosts: Annotated[tuple[str, ...], Meta(max_length=16)] = ()
     """Names by which browsers reach the server, besides the addresses that it listens at: others are refused."""
 

@@ -16,11 +16,16 @@ _MOST_OF_LINK: Final = 200
 _UNITS: Final = (("_ns", "ns"), ("_bps", "bit/s"), ("_frames", "frames"))
 
 
-def link_answer(view: NetworkView, src: str, dst: str) -> dict[str, Any]:
-    """Return a link's figures and the flows on it; raise NotFoundError."""
+def link_of(view: NetworkView, src: str, dst: str) -> LinkKey:
+    """Return a link between switches; raise NotFoundError."""
     key = LinkKey(src, dst)
     if key not in view.index:
         raise NotFoundError(f"topology {view.topology.name} has no link {key} between switches")
+    return key
+
+
+def link_answer(view: NetworkView, key: LinkKey) -> dict[str, Any]:
+    """Return a link's figures and the flows on it."""
     link = view.topology.directed_links[key]
     snapshot = view.snapshot
     state = None if snapshot is None else snapshot.links.get(key)
@@ -30,7 +35,7 @@ def link_answer(view: NetworkView, src: str, dst: str) -> dict[str, Any]:
     on_it.sort(key=lambda pair: pair[1].rate_bps or 0, reverse=True)
     figures = [_figure("propagation", link.delay_ns, "ns")]
     return {
-        "link": {"a": src, "b": dst},
+        "link": {"a": key.src, "b": key.dst},
         "at_ns": view.time_ns,
         "figures": figures + ([] if state is None else _figures(state)),
         "source": None if state is None else state.source.value,
@@ -39,8 +44,6 @@ def link_answer(view: NetworkView, src: str, dst: str) -> dict[str, Any]:
         else {"condition": status.condition.value, "cause": status.cause, "age_ns": status.age_ns},
         "flows": [_flow(view, flow, path) for flow, path in on_it[:_MOST_OF_LINK]],
         "flows_of": len(on_it),
-        "series": None,
-        "why_no_series": "this server does not read the collector's history",
     }
 
 

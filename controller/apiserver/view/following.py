@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -75,9 +76,14 @@ async def _snapshots(view: NetworkView, feed: FeedClient, interval_ns: int) -> N
 
 
 async def _events(view: NetworkView, feed: FeedClient, now_ns: Callable[[], int]) -> None:
-    async with aclosing(feed.events(now_ns() - SHOWN_NS)) as batches:
+    # Events have the times of the collector's clock, which began at any time.
+    taken_ns = (await feed.status()).taken_ns
+    ahead_ns = now_ns() - taken_ns
+    async with aclosing(feed.events(max(0, taken_ns - SHOWN_NS))) as batches:
         async for batch in batches:
-            view.take_events(batch)
+            if not batch:  # a subscription begins, perhaps to a collector on another machine
+                ahead_ns = now_ns() - (await feed.status()).taken_ns
+            view.take_events([replace(event, time_ns=event.time_ns + ahead_ns) for event in batch])
 
 
 async def _ask(view: NetworkView, routes: RouteClient) -> None:

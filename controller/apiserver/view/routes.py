@@ -7,7 +7,8 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from litestar import Request, Response, Router, get, post
@@ -19,7 +20,7 @@ from litestar.response import Stream
 from controller.apiserver.server.answers import CodeRequest, NewCode
 from controller.apiserver.server.callers import Caller, caller_of
 from controller.apiserver.settings import ViewSettings
-from controller.apiserver.view.answers import flows_answer, link_answer, spec_of, why_answer
+from controller.apiserver.view.answers import flows_answer, link_answer, link_of, spec_of, why_answer
 from controller.apiserver.view.files import PageFiles
 from controller.apiserver.view.following import followed
 from controller.apiserver.view.signing_in import SignIns, as_viewer
@@ -30,6 +31,7 @@ from controller.common.errors import (
     NotFoundError,
     PathError,
     UnauthorizedError,
+    UnavailableError,
 )
 from controller.network.intents import FlowSpec
 from controller.network.paths.service.client import RouteClient
@@ -40,11 +42,21 @@ from dataplane.rpc.access.values import SUBJECTS
 from dataplane.topology.file import load_topology
 from dataplane.version import VERSION
 
+if TYPE_CHECKING:
+    from controller.apiserver.view.past import Past
+
 STREAM_TYPE: Final = "application/vnd.millrace.view"
 _PREFIX: Final = "/v1/view"
+_SERIES_NS: Final = 3600 * NS_PER_S
+_NO_HISTORY: Final = "no history: view.history of the API server's settings names no folder of a collector"
 
 _Asked = Request[Principal, None, Any]
 _Host = Annotated[str, QueryParameter(max_length=256, description="A host's name or address.")]
+_From = Annotated[int | None, QueryParameter(name="from", ge=0, le=1 << 62, description="Begin of the series (ns).")]
+_To = Annotated[int | None, QueryParameter(name="to", ge=0, le=1 << 62, description="End of the series (ns).")]
+_Begin = Annotated[int, QueryParameter(name="from", ge=0, le=1 << 62, description="Begin of the span, ns since 1970.")]
+_End = Annotated[int, QueryParameter(name="to", ge=0, le=1 << 62, description="End of the span, ns since 1970.")]
+_Speed = Annotated[float, QueryParameter(gt=0, description="Seconds of it in a second.")]
 _Number = Annotated[int | None, QueryParameter(ge=0, le=65_535)]
 
 
@@ -76,7 +88,7 @@ async def page(settings: ViewSettings, urls: tuple[str, ...]) -> AsyncIterator[P
     """
     now_ns, files = time.time_ns, PageFiles()
     sign_ins = SignIns(now_ns, lasts_ns=round(settings.session_s * NS_PER_S), most=settings.sessions)
-    view = routes = None
+    view = routes = past = None
     async with AsyncExitStack() as stack:
         if settings.topology:
             sources = ["collector"]
@@ -84,10 +96,16 @@ async def page(settings: ViewSettings, urls: tuple[str, ...]) -> AsyncIterator[P
                 sources.append("path server")
             view = NetworkView(load_topology(settings.topology), now_ns, sources)
             routes = await stack.enter_async_context(followed(view, settings, now_ns))
+        if view is not None and settings.history is not None:
+            from controller.apiserver.view.past import Past  # noqa: PLC0415 - DuckDB
+
+            past = Past(Path(settings.history), view, routes)
+            stack.callback(past.close)
         broadcast = Broadcast(view, files.build, now_ns, most=settings.viewers)
         group = await stack.enter_async_context(asyncio.TaskGroup())
         stack.callback(group.create_task(broadcast.run()).cancel)
-        handlers = [*_people(sign_ins, files, now_ns, urls), *_network(view, routes, broadcast)]
+        network = _Network(view, routes, past, files.build, now_ns)
+        handlers = [*_people(sign_ins, files, now_ns, urls), *_present(network, broadcast), *_in_time(network)]
         yield Page(Router(_PREFIX, route_handlers=handlers, guards=[_may_read], tags=["page"]), files, sign_ins)
 
 
@@ -108,40 +126,80 @@ def _people(sign_ins: SignIns, files: PageFiles, now_ns: Callable[[], int], urls
     return [new_code, whoami]
 
 
-def _network(view: NetworkView | None, routes: RouteClient | None, broadcast: Broadcast) -> list[Any]:
-    def known() -> NetworkView:
-        if view is None:
-            raise NotFoundError("no network: view.topology of the API server's settings names none")
-        return view
+@dataclass(frozen=True, slots=True)
+class _Network:
+    """The network as the page shows it; no view: the settings name no topology."""
 
+    view: NetworkView | None
+    routes: RouteClient | None
+    past: Past | None
+    build: str
+    now_ns: Callable[[], int]
+
+    @property
+    def known(self) -> NetworkView:
+        """The view; raises NotFoundError."""
+        if self.view is None:
+            raise NotFoundError("no network: view.topology of the API server's settings names none")
+        return self.view
+
+
+def _present(network: _Network, broadcast: Broadcast) -> list[Any]:
     @get("/stream", operation_id="viewStream", summary="What the page shows, as frames.")
     async def stream(request: _Asked) -> Stream:
         caller = caller_of(request)
         caller.hold_watch()
-        told = _while_valid(caller, broadcast.open())
-        return Stream(told, media_type=STREAM_TYPE, headers={"Cache-Control": "no-store"})
-
-    @get("/links/{src:str}/{dst:str}", operation_id="viewLink", summary="Exact figures of a link.")
-    async def link(src: FromPath[str], dst: FromPath[str]) -> Response[bytes]:
-        return _json(link_answer(known(), src, dst))
+        return _stream(_while_valid(caller, broadcast.open()))
 
     @get("/flows", operation_id="viewFlows", summary="The flows of the highest rate.")
     async def flows(limit: Annotated[int, QueryParameter(ge=1, le=MOST_FLOWS)] = MOST_FLOWS) -> Response[bytes]:
-        return _json(flows_answer(known(), limit))
+        return _json(flows_answer(network.known, limit))
 
     @get("/why", operation_id="viewWhy", summary="Why a flow is where it is.")
     async def why(
         src: _Host, dst: _Host, protocol: _Number = None, src_port: _Number = None, dst_port: _Number = None
     ) -> Response[bytes]:
-        flow = spec_of(known(), FlowSpec(src, dst, protocol, src_port, dst_port))
-        if routes is None:
+        flow = spec_of(network.known, FlowSpec(src, dst, protocol, src_port, dst_port))
+        if network.routes is None:
             raise NotFoundError("no path server: view.network_state.path_server of the API server's settings is null")
         try:
-            return _json(why_answer(await routes.why(flow)))
+            return _json(why_answer(await network.routes.why(flow)))
         except PathError as error:
             raise NotFoundError(str(error)) from None
 
-    return [stream, link, flows, why]
+    return [stream, flows, why]
+
+
+def _in_time(network: _Network) -> list[Any]:
+    @get("/links/{src:str}/{dst:str}", operation_id="viewLink", summary="Exact figures of a link.")
+    async def link(src: FromPath[str], dst: FromPath[str], begin: _From = None, end: _To = None) -> Response[bytes]:
+        key = link_of(network.known, src, dst)
+        series: Any = None
+        problem: str | None = _NO_HISTORY
+        if network.past is not None:
+            until_ns = network.now_ns() if end is None else end
+            since_ns = until_ns - _SERIES_NS if begin is None else begin
+            try:
+                series, problem = await network.past.series(key, since_ns, until_ns), None
+            except UnavailableError as error:
+                problem = str(error)
+        return _json({**link_answer(network.known, key), "series": series, "why_no_series": problem})
+
+    @get("/replay", operation_id="viewReplay", summary="A span of the past, as frames.")
+    async def replay(request: _Asked, begin: _Begin, end: _End, speed: _Speed = 1.0) -> Stream:
+        if network.past is None:
+            raise NotFoundError(_NO_HISTORY)
+        caller = caller_of(request)
+        caller.hold_watch()
+        told = network.past.frames(network.build, begin, end, speed)
+        # The first frame is read here, so that a refusal has its status.
+        return _stream(_while_valid(caller, _after(await anext(told), told)))
+
+    return [link, replay]
+
+
+def _stream(frames: AsyncIterator[bytes]) -> Stream:
+    return Stream(frames, media_type=STREAM_TYPE, headers={"Cache-Control": "no-store"})
 
 
 def _confirmed(caller: Caller) -> Callable[[], Principal]:
@@ -150,6 +208,13 @@ def _confirmed(caller: Caller) -> Callable[[], Principal]:
         return caller.principal
 
     return confirm
+
+
+async def _after(first: bytes, others: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(others):
+        yield first
+        async for frame in others:
+            yield frame
 
 
 async def _while_valid(caller: Caller, frames: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:

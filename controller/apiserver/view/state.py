@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.values import Event, LinkCondition, LinkState, Phase, Snapshot
 from controller.apiserver.view import frames
@@ -39,6 +41,23 @@ class Source:
     problem: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class LinkColumns:
+    """Figures of all links, in their order; NaN where unknown."""
+
+    utilisation: NDArray[np.float64]
+    delay_ns: NDArray[np.float64]
+    loss: NDArray[np.float64]
+    is_silent: NDArray[np.bool_]
+    is_down: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, links: int) -> LinkColumns:
+        """Return columns of links without telemetry."""
+        utilisation, delay_ns, loss = (np.full(links, np.nan) for _ in range(3))
+        return cls(utilisation, delay_ns, loss, np.ones(links, dtype=bool), np.zeros(links, dtype=bool))
+
+
 class NetworkView:
     """The newest state of the network as the page shows it; `on_frame` gets each frame that all viewers need.
 
@@ -47,7 +66,7 @@ class NetworkView:
     """
 
     def __init__(self, topology: Topology, now_ns: Callable[[], int], sources: Sequence[str]) -> None:
-        self.topology, self._now_ns = topology, now_ns
+        self.topology = topology
         cables = [link for link in topology.links if link.a.node in topology.switch and link.b.node in topology.switch]
         self._cables = cables
         ends = [(link.a.node, link.b.node) for link in cables]
@@ -55,18 +74,24 @@ class NetworkView:
         self.index = {key: number for number, key in enumerate(self.keys)}
         idle_ns = [link.delay_ns + 8 * _FRAME_BYTES * NS_PER_S / link.rate_bps for link in cables]
         self._idle_ns = np.repeat(np.array(idle_ns, dtype=np.float64), 2)
+        self._by_name = {str(key): number for key, number in self.index.items()}
+        self._sources = tuple(sources)
+        self._begin(now_ns)
+        self.topology_frame = frames.json_frame(Frame.TOPOLOGY, self._topology_value())
+
+    def _begin(self, now_ns: Callable[[], int]) -> None:
+        self._now_ns = now_ns
         self.state: Bytes = np.full((3, len(self.keys)), frames.UNKNOWN, dtype=np.uint8)
         self.time_ns = now_ns()
         self.version = 0
         """Number of snapshots shown: the clock may jump."""
         self.snapshot: Snapshot | None = None
-        self._seen_ns: dict[str, int | None] = dict.fromkeys(sources)
+        self._seen_ns: dict[str, int | None] = dict.fromkeys(self._sources)
         self._problems: dict[str, str] = {}
         self._moves: deque[Decision] = deque(maxlen=_MOST_MOVES)
         self._events: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
         self._notes: dict[str, Any] = {"uncertain": [], "drained": []}
         self.on_frame: Callable[[Frame, bytes], None] = lambda _kind, _frame: None
-        self.topology_frame = frames.json_frame(Frame.TOPOLOGY, self._topology_value())
 
     def note_problem(self, source: str, line: str) -> None:
         """Record why nothing comes from a source."""
@@ -74,14 +99,19 @@ class NetworkView:
 
     def take_snapshot(self, snapshot: Snapshot) -> None:
         """Show a snapshot."""
-        before, self.snapshot, self.time_ns = self.state, snapshot, self._now_ns()
+        self.snapshot = snapshot
         self.hear("collector")
-        self.version += 1
-        self.state, notes = self._encoded(snapshot)
-        self.on_frame(Frame.DIFFERENCE, frames.difference(self.time_ns, self.state, before))
+        columns, uncertain = self._columns(snapshot)
+        self._show(columns, self._now_ns())
+        notes = {"uncertain": uncertain, "drained": []}
         if notes != self._notes:
             self._notes = notes
             self.on_frame(Frame.NOTES, self.notes_frame())
+
+    def take_columns(self, links: LinkColumns, time_ns: int) -> None:
+        """Show figures of all links at a time."""
+        self.hear("collector")
+        self._show(links, time_ns)
 
     def take_move(self, decision: Decision) -> None:
         """Show a move of a flow; after a restart of the path server the same ones may come again."""
@@ -93,9 +123,44 @@ class NetworkView:
     def take_events(self, events: Sequence[Event]) -> None:
         """Show events as rules raise and clear them."""
         for event in events:
-            self._take_event(event)
+            kind = _KINDS.get(type(event.subject).__name__, "")
+            text = f"{event.figure.replace('_', ' ')} is {event.value:.4g}, limit {event.threshold:.4g}"
+            self.take_event(
+                event.rule, kind, str(event.subject), text, event.time_ns, is_raised=event.phase is Phase.RAISED
+            )
         if events:
             self.on_frame(Frame.EVENTS, self.events_frame())
+
+    def take_event(self, rule: str, kind: str, subject: str, text: str, time_ns: int, *, is_raised: bool) -> None:
+        """Note that a rule raised or cleared an event about a subject."""
+        key = rule, subject
+        held = self._events.get(key)
+        if not is_raised:
+            if held is not None and held["closed_ns"] is None:
+                self._events[key] = {**held, "closed_ns": time_ns}
+            return
+        if held is not None and held["opened_ns"] == time_ns:
+            return  # repeated after a break
+        self._events.pop(key, None)
+        self._events[key] = {
+            "id": hashlib.sha256(f"{key}{time_ns}".encode()).hexdigest()[:16],
+            "rule": rule,
+            "severity": "warning",
+            "subject": f"{kind} {subject}".strip(),
+            "link": self._by_name.get(subject) if kind == "link" else None,
+            "opened_ns": time_ns,
+            "closed_ns": None,
+            "text": text,
+            "note": None,
+        }
+        while len(self._events) > _MOST_EVENTS:
+            self._events.popitem(last=False)
+
+    def past(self, now_ns: Callable[[], int]) -> NetworkView:
+        """Return a view of the same network that shows nothing yet, at another time."""
+        other = copy(self)
+        other._begin(now_ns)  # noqa: SLF001 - its own
+        return other
 
     def full_frame(self) -> bytes:
         """Return the whole state of the links."""
@@ -144,58 +209,39 @@ class NetworkView:
         self._seen_ns[source] = self._now_ns()
         self._problems.pop(source, None)
 
-    def _encoded(self, snapshot: Snapshot) -> tuple[Bytes, dict[str, Any]]:
-        count = len(self.keys)
-        utilisation, delay, loss = (np.full(count, np.nan) for _ in range(3))
-        silent, uncertain = np.ones(count, dtype=bool), list[int]()
+    def _show(self, links: LinkColumns, time_ns: int) -> None:
+        before, self.time_ns = self.state, time_ns
+        self.version += 1
+        state = np.stack(
+            (
+                frames.utilisation_bytes(links.utilisation),
+                frames.delay_bytes(links.delay_ns - self._idle_ns),
+                frames.loss_bytes(links.loss),
+            )
+        )
+        state[0, links.is_silent] = frames.SILENT
+        state[0, links.is_down] = frames.DOWN
+        self.state = state
+        self.on_frame(Frame.DIFFERENCE, frames.difference(self.time_ns, state, before))
+
+    def _columns(self, snapshot: Snapshot) -> tuple[LinkColumns, list[int]]:
+        """Return the links' figures, and which delays are uncertain."""
+        columns, uncertain = LinkColumns.of(len(self.keys)), list[int]()
         for number, key in enumerate(self.keys):
             link = snapshot.links.get(key)
             if link is None or link.age_ns is None:
                 continue
-            silent[number] = False
-            utilisation[number] = _newest(link.newest_utilisation, link.utilisation)
-            delay[number] = _newest(link.newest_delay_ns, link.delay_mean_ns)
+            columns.is_silent[number] = False
+            columns.utilisation[number] = _newest(link.newest_utilisation, link.utilisation)
+            columns.delay_ns[number] = _newest(link.newest_delay_ns, link.delay_mean_ns)
             if link.loss is not None:
-                loss[number] = link.loss
+                columns.loss[number] = link.loss
             if _is_uncertain(link):
                 uncertain.append(number)
-        state = np.stack(
-            (
-                frames.utilisation_bytes(utilisation),
-                frames.delay_bytes(delay - self._idle_ns),
-                frames.loss_bytes(loss),
-            )
-        )
-        state[0, silent] = frames.SILENT
         for key, status in snapshot.statuses.items():
             if status.condition is LinkCondition.DOWN and key in self.index:
-                state[0, self.index[key]] = frames.DOWN
-        return state, {"uncertain": uncertain, "drained": []}
-
-    def _take_event(self, event: Event) -> None:
-        key = event.rule, str(event.subject)
-        held = self._events.get(key)
-        if event.phase is Phase.CLEARED:
-            if held is not None and held["closed_ns"] is None:
-                self._events[key] = {**held, "closed_ns": event.time_ns}
-            return
-        if held is not None and held["opened_ns"] == event.time_ns:
-            return  # repeated after a break
-        self._events.pop(key, None)
-        kind = _KINDS.get(type(event.subject).__name__, "")
-        self._events[key] = {
-            "id": hashlib.sha256(f"{key}{event.time_ns}".encode()).hexdigest()[:16],
-            "rule": event.rule,
-            "severity": "warning",
-            "subject": f"{kind} {event.subject}".strip(),
-            "link": self.index.get(event.subject) if isinstance(event.subject, LinkKey) else None,
-            "opened_ns": event.time_ns,
-            "closed_ns": None,
-            "text": f"{event.figure.replace('_', ' ')} is {event.value:.4g}, limit {event.threshold:.4g}",
-            "note": None,
-        }
-        while len(self._events) > _MOST_EVENTS:
-            self._events.popitem(last=False)
+                columns.is_down[self.index[key]] = True
+        return columns, uncertain
 
     def _topology_value(self) -> dict[str, Any]:
         topology, where = self.topology, placed(self.topology)

@@ -258,7 +258,12 @@ class _Maker:
         own = () if page is None else (f"{page.address}:{page.port}",)
         view = None
         if page is not None:
-            view = ViewSettings(topology=self.topology_file, network_state=self._network_state(), hosts=page.hosts)
+            view = ViewSettings(
+                topology=self.topology_file,
+                network_state=self._network_state(),
+                history=self._history().folder,
+                hosts=page.hosts,
+            )
         settings = ApiSettings(
             storage=section.storage or StoragePlace(sqlite=str(self.state.path / "api.sqlite")),
             listen=(self.settings.address("api"), *own, *section.listen),

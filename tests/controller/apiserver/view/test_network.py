@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ import httpx
 from msgspec.structs import replace
 
 from collectors.collector import Collector
+from collectors.events.rules import Rule, RuleSettings
+from collectors.events.service import EventService
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.server import FeedServer, FeedSettings
 from collectors.values import LinkCondition, LinkStatus
@@ -30,7 +33,7 @@ from tests.collectors.reports import Hop, Reporter
 from tests.controller.apiserver.api_server import WAIT_S, Served, serving, settings_in
 from tests.controller.apiserver.view.test_browsers import browser, signed_in
 
-MS = 1_000_000
+MS, S_NS = 1_000_000, 1_000_000_000
 TOPOLOGY = """
 millrace: 1
 name: triangle
@@ -65,8 +68,10 @@ async def frame_when(client: httpx.AsyncClient, kind: int, holds: Callable[[Any]
 async def network(folder: Path, collector: Collector) -> AsyncIterator[NetworkStateSettings]:
     """Run a feed of a collector, and a path server that manages h1 to h2."""
     settings = NetworkStateSettings(feed=f"unix:{folder}/feed", path_server=f"unix:{folder}/paths", interval_ns=20 * MS)
-    feed, stop = FeedServer(collector, FeedSettings(address=settings.feed)), asyncio.Event()
+    events = EventService(collector, RuleSettings(rules=(Rule(name="slow", figure="delay_mean_ns", above=1000.0),)))
+    feed, stop = FeedServer(collector, FeedSettings(address=settings.feed), events), asyncio.Event()
     await feed.start()
+    judging = asyncio.create_task(events.run())
     paths = PathServerSettings(
         topology="unused",
         feed="unused",
@@ -83,6 +88,7 @@ async def network(folder: Path, collector: Collector) -> AsyncIterator[NetworkSt
         finally:
             stop.set()
             await task
+            judging.cancel()
             await feed.stop()
 
 
@@ -101,6 +107,11 @@ def test_reports_become_links_flows_and_the_reason_of_a_move() -> None:
         assert 6_000 <= figures["mean delay"] <= 8_000
         missing = (await client.get("/v1/view/links/s1/nowhere")).json()["detail"]
         assert missing == "topology triangle has no link s1->nowhere between switches"
+        told = await frame_when(client, 5, lambda events: any(event["link"] == 0 for event in events))
+        (event,) = (event for event in told if event["link"] == 0)
+        assert (event["rule"], event["subject"]) == ("slow", "link s1->s2")
+        # It is opened at a time of day, whatever clock the collector has.
+        assert 0 <= time.time_ns() - event["opened_ns"] < WAIT_S * S_NS
         # The cable fails: the flow is moved, and the page is told of the move and its reason.
         both = LinkKey("s1", "s2"), LinkKey("s2", "s1")
         collector.note_links(dict.fromkeys(both, LinkStatus(LinkCondition.DOWN, 0, "no hello")))

@@ -1,0 +1,227 @@
+"""The network's past as the page shows it: frames replayed, and a link's figures over time, from a collector's history.
+
+Queries run one at a time, outside the event loop. A replay reads a piece ahead of what it shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from collectors.errors import HistoryError
+from collectors.history.query import query
+from controller.apiserver.view import frames
+from controller.apiserver.view.frames import Frame
+from controller.apiserver.view.state import SHOWN_NS, LinkColumns, NetworkView
+from controller.common.errors import InvalidError, PathError, UnavailableError
+from controller.network.paths.deciding.decide import Decision
+from controller.network.paths.records.values import HistoryQuery
+from controller.network.paths.service.client import RouteClient
+from dataplane.clock import NS_PER_S
+from dataplane.topology.values import LinkKey
+
+T = TypeVar("T")
+
+LONGEST_NS: Final = 31 * 86_400 * NS_PER_S
+"""Of a replay, and of a link's figures."""
+SPEEDS: Final = (0.1, 3600.0)
+_PIECE_NS: Final = 10 * NS_PER_S
+_FIRST_PIECE_NS: Final = 2 * NS_PER_S
+_LONGEST_PIECE_NS: Final = 3600 * NS_PER_S
+_POINTS: Final = 300
+_BEAT_S: Final = 1.0
+_MOST_MOVES: Final = 500
+
+_STATES: Final = """
+    select epoch_us(time) as began, src, dst, utilisation, delay_mean_ns, loss, age_ns
+    from links where time >= make_timestamptz({start}) and time < make_timestamptz({end}) order by began
+"""
+_NEXT: Final = """
+    select epoch_us(min(time)) from links where time >= make_timestamptz({start}) and time < make_timestamptz({end})
+"""
+_EVENTS: Final = """
+    select rule, kind, subject, figure, value, threshold, phase, epoch_us(time) from events
+    where time >= make_timestamptz({start}) and time < make_timestamptz({end}) order by time
+"""
+_SERIES: Final = """
+    select epoch_us(time_bucket(to_seconds({step}), time)) as began,
+        sum(utilisation * snapshots) / sum(snapshots), max(utilisation_max),
+        sum(delay_mean_ns * samples) / nullif(sum(samples), 0), max(delay_max_ns),
+        sum(loss * samples) / nullif(sum(samples) filter (loss is not null), 0)
+    from links
+    where time >= make_timestamptz({start}) and time < make_timestamptz({end}) and src = '{src}' and dst = '{dst}'
+    group by began order by began
+"""
+_SERIES_COLUMNS: Final = ("utilisation", "utilisation_max", "delay_ns", "delay_max_ns", "loss")
+
+
+class Past:
+    """A collector's history, and a path server's."""
+
+    def __init__(self, folder: Path, view: NetworkView, routes: RouteClient | None) -> None:
+        self._folder, self._view, self._routes = folder, view, routes
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="history")
+
+    def close(self) -> None:
+        """Let go of the history."""
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    async def series(self, key: LinkKey, from_ns: int, to_ns: int) -> dict[str, Any]:
+        """Return a link's figures at up to 300 times; raise InvalidError, UnavailableError."""
+        _check_span(from_ns, to_ns)
+        step_s = max(1.0, (to_ns - from_ns) / NS_PER_S / _POINTS)
+        names = {"src": _quoted(key.src), "dst": _quoted(key.dst), "step": step_s}
+        rows = await self._ask(_SERIES, from_ns, to_ns, **names)
+        columns = list(zip(*rows, strict=True)) or [()] * (1 + len(_SERIES_COLUMNS))
+        named = dict(zip(_SERIES_COLUMNS, map(list, columns[1:]), strict=True))
+        return {"at_ns": [1000 * at for at in columns[0]], "step_ns": round(step_s * NS_PER_S), **named}
+
+    async def frames(self, build: str, from_ns: int, to_ns: int, speed: float) -> AsyncGenerator[bytes, None]:
+        """Yield the frames of a span of the past at its speed, to its end; raise InvalidError, UnavailableError.
+
+        A span without rows passes at once, and a heartbeat says so.
+        """
+        _check_span(from_ns, to_ns)
+        if not SPEEDS[0] <= speed <= SPEEDS[1]:
+            raise InvalidError(f"speed: {speed:g} is not between {SPEEDS[0]:g} and {SPEEDS[1]:g}")
+        replay = _Replay(self._view, from_ns)
+        replay.moves = await self._moves(from_ns, to_ns)
+        replay.events = await self._ask(_EVENTS, from_ns - SHOWN_NS, to_ns)
+        hello = {"version": 1, "build": build, "mode": "replay", "now_ns": from_ns}
+        yield frames.json_frame(Frame.HELLO, hello) + self._view.topology_frame
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        async for at_ns, links in self._states(from_ns, to_ns, replay):
+            due_s = began_s + (at_ns - from_ns) / NS_PER_S / speed
+            while (wait_s := due_s - loop.time()) > 0:
+                await asyncio.sleep(min(wait_s, _BEAT_S))
+                if wait_s > _BEAT_S:
+                    yield replay.beat()
+            if at_ns > replay.shown_ns + SHOWN_NS:
+                began_s = loop.time() - (at_ns - from_ns) / NS_PER_S / speed  # a gap is skipped, not waited for
+            yield replay.show(at_ns, links)
+
+    async def _states(self, from_ns: int, to_ns: int, replay: _Replay) -> AsyncGenerator[tuple[int, LinkColumns], None]:
+        """Yield the links' states in order of time, beginning with the last one before the span, if it is recent."""
+        start_ns, piece_ns = from_ns, _FIRST_PIECE_NS
+        while start_ns < to_ns:
+            end_ns = min(to_ns, start_ns + piece_ns)
+            rows = await self._run(partial(self._piece, start_ns, end_ns))
+            for at_ns, links in rows:
+                yield at_ns, links
+            start_ns = end_ns
+            if rows:
+                # A piece of merged rows has few of them: read more of it at once.
+                sparse = len(rows) < _PIECE_NS // NS_PER_S
+                piece_ns = min(_LONGEST_PIECE_NS, 2 * piece_ns) if sparse else _PIECE_NS
+                continue
+            ((next_us,),) = await self._ask(_NEXT, start_ns, to_ns)
+            if next_us is None:
+                return
+            if 1000 * next_us > start_ns + piece_ns:
+                replay.problem = "the history has nothing of this time"
+            start_ns = 1000 * next_us
+
+    def _piece(self, start_ns: int, end_ns: int) -> list[tuple[int, LinkColumns]]:
+        found: list[tuple[int, LinkColumns]] = []
+        index, count = self._view.index, len(self._view.keys)
+        links, at_us = LinkColumns.of(count), -1
+        for at, src, dst, utilisation, delay_ns, loss, age_ns in self._rows(_STATES, start_ns, end_ns):
+            if at != at_us:
+                links, at_us = LinkColumns.of(count), at
+                found.append((1000 * at, links))
+            number = index.get(LinkKey(src, dst))
+            if number is None or age_ns is None:
+                continue
+            links.is_silent[number] = False
+            links.utilisation[number] = np.nan if utilisation is None else utilisation
+            links.delay_ns[number] = np.nan if delay_ns is None else delay_ns
+            links.loss[number] = np.nan if loss is None else loss
+        return found
+
+    async def _moves(self, from_ns: int, to_ns: int) -> tuple[Decision, ...]:
+        if self._routes is None:
+            return ()
+        asked = HistoryQuery(start_ns=from_ns - SHOWN_NS, end_ns=to_ns, limit=_MOST_MOVES)
+        try:
+            return (await self._routes.history(asked)).decisions[::-1]
+        except PathError as error:
+            raise UnavailableError(str(error)) from None
+
+    async def _ask(self, statement: str, start_ns: int, end_ns: int, **values: object) -> list[tuple[Any, ...]]:
+        return await self._run(lambda: list(self._rows(statement, start_ns, end_ns, **values)))
+
+    async def _run(self, call: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._worker, call)
+        except HistoryError as error:
+            raise UnavailableError(f"history: {error}") from None
+
+    def _rows(self, statement: str, start_ns: int, end_ns: int, **values: object) -> Iterator[tuple[Any, ...]]:
+        # Rows are of microseconds: those of a span's last one belong to it.
+        text = statement.format(start=-(-start_ns // 1000), end=-(-end_ns // 1000), **values)
+        for batch in query(self._folder, text).batches:
+            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+class _Replay:
+    """The view of a replay, with the moves and events that come up as its time goes on."""
+
+    def __init__(self, view: NetworkView, from_ns: int) -> None:
+        self.shown_ns = from_ns
+        self._view = view.past(lambda: self.shown_ns)
+        self.moves: tuple[Decision, ...] = ()
+        self.events: list[tuple[Any, ...]] = []
+        self.problem: str | None = None
+        self._moved = self._raised = 0
+        self._is_first = True
+
+    def beat(self) -> bytes:
+        """Return a heartbeat at the replay's time."""
+        value: Mapping[str, Any] = {
+            "now_ns": self.shown_ns,
+            "sources": [{"name": "history", "age_ns": 0 if self.problem is None else None, "problem": self.problem}],
+            "flows": {"shown": 0, "of": 0},
+        }
+        return frames.json_frame(Frame.HEARTBEAT, value)
+
+    def show(self, at_ns: int, links: LinkColumns) -> bytes:
+        """Return the frames of a state, with what has come up since the last one."""
+        self.shown_ns = at_ns
+        view, parts = self._view, list[bytes]()
+        view.on_frame = lambda kind, frame: parts.append(frame) if kind is Frame.DIFFERENCE else None
+        view.take_columns(links, at_ns)
+        if self._is_first:
+            parts = [view.full_frame(), view.notes_frame()]
+        moved, raised = self._moved, self._raised
+        while self._moved < len(self.moves) and self.moves[self._moved].time_ns <= at_ns:
+            view.take_move(self.moves[self._moved])
+            self._moved += 1
+        while self._raised < len(self.events) and 1000 * self.events[self._raised][7] <= at_ns:
+            rule, kind, subject, figure, value, threshold, phase, time_us = self.events[self._raised]
+            text = f"{figure.replace('_', ' ')} is {value:.4g}, limit {threshold:.4g}"
+            view.take_event(rule, kind, subject, text, 1000 * time_us, is_raised=phase == "raised")
+            self._raised += 1
+        if self._moved != moved or self._is_first:
+            parts.append(view.moves_frame())
+        if self._raised != raised or self._is_first:
+            parts.append(view.events_frame())
+        self._is_first = False
+        beat = self.beat()
+        self.problem = None
+        return b"".join((*parts, beat))
+
+
+def _check_span(from_ns: int, to_ns: int) -> None:
+    if not 0 < to_ns - from_ns <= LONGEST_NS:
+        raise InvalidError("from, to: a span begins before it ends, at most 31 days later")
+
+
+def _quoted(name: str) -> str:
+    return name.replace("'", "''")

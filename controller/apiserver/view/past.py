@@ -29,7 +29,7 @@ from dataplane.topology.values import LinkKey
 T = TypeVar("T")
 
 LONGEST_NS: Final = 31 * 86_400 * NS_PER_S
-"""Of a replay, and of a link's figures."""
+"""Longest span of a replay, and of a link's figures."""
 SPEEDS: Final = (0.1, 3600.0)
 _PIECE_NS: Final = 10 * NS_PER_S
 _FIRST_PIECE_NS: Final = 2 * NS_PER_S

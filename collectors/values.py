@@ -10,7 +10,10 @@ from typing import Annotated, Final
 
 from collectors.figures import Figure, Merge, declared_figures
 from dataplane.load.values import NO_LOAD, DaemonLoad
+from dataplane.notebook import milliseconds, table_html
 from dataplane.topology.values import LinkKey
+
+_SHOWN_LINKS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,6 +401,20 @@ class Snapshot:
     clocks: Mapping[int, ClockState] = field(default_factory=dict)
     jobs: Mapping[JobKey, JobState] = field(default_factory=dict)
     statuses: Mapping[LinkKey, LinkStatus] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        """Show the fullest links in a notebook."""
+        links = sorted(self.links.values(), key=lambda link: (link.age_ns is not None, link.utilisation), reverse=True)
+        rows = (
+            (
+                *(link.link, f"{link.utilisation:.1%}", milliseconds(link.delay_mean_ns)),
+                *(None if link.loss is None else f"{link.loss:.2%}", milliseconds(link.age_ns)),
+                self.statuses[link.link].condition.value if link.link in self.statuses else None,
+            )
+            for link in links[:_SHOWN_LINKS]
+        )
+        caption = f"{min(len(links), _SHOWN_LINKS)} fullest of {len(links)} links; {len(self.paths)} flows"
+        return table_html(caption, ("link", "in use", "delay ms", "loss", "age ms", "state"), rows)
 
 
 @dataclass(frozen=True, slots=True)

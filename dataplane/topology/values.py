@@ -214,6 +214,12 @@ class Topology:
     collector: CollectorAddress | None = None
     synchronised_clocks: bool = field(default=False)
 
+    def _repr_svg_(self) -> str:
+        """Draw itself in a notebook."""
+        from dataplane.topology.picture import topology_svg  # noqa: PLC0415 - imports this module, and networkx
+
+        return topology_svg(self)
+
     @cached_property
     def switch(self) -> dict[str, SwitchNode]:
         """Switches by name."""

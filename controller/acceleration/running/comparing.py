@@ -16,6 +16,7 @@ from controller.acceleration.running.errors import RunError
 from controller.acceleration.running.values import OperatorKind, Plan, Sample, Trial
 from controller.acceleration.values import Growth, Machines, Network, Round, Times, TransferModel, Work
 from controller.cluster.estimates import Basis
+from dataplane.notebook import table_html
 
 _GROWTHS: Final = {
     OperatorKind.FILTER: Growth.LINEAR,
@@ -64,6 +65,14 @@ class Comparison:
     def error(self) -> float:
         """Relative error of the predicted ratio."""
         return abs(self.ratio / self.measured_ratio - 1)
+
+    def _repr_html_(self) -> str:
+        """Show both in a notebook."""
+        rows = (
+            ("predicted", f"{self.one.total_s:.4g}", f"{self.all.total_s:.4g}", f"{self.ratio:.3f}"),
+            ("measured", f"{self.one_measured_s:.4g}", f"{self.all_measured_s:.4g}", f"{self.measured_ratio:.3f}"),
+        )
+        return table_html(f"error {self.error:.1%}", ("", "one machine s", "all machines s", "ratio"), rows)
 
 
 def work_of(plan: Plan, trials: Sequence[Trial], input_gb: float) -> Work:

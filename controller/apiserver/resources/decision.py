@@ -14,6 +14,7 @@ from controller.apiserver.resources.base import MOST_ITEMS, Count, Line, Lines, 
 from controller.apiserver.resources.hardware import DeviceShares
 from controller.apiserver.resources.kind import Kind, Rights, Server, Strategy, Verb
 from dataplane.config import Strict
+from dataplane.notebook import table_html
 from dataplane.rpc.access import Principal, Role
 
 
@@ -91,6 +92,15 @@ class Decision(Resource, frozen=True):
     spec: DecisionSpec
     status: DecisionStatus = DecisionStatus()
     kind: Literal["Decision"] = "Decision"
+
+    def _repr_html_(self) -> str:
+        """Show the candidates and the placements in a notebook."""
+        spec = self.spec
+        placed = ", ".join(f"{placement.pod} on {placement.node}" for placement in spec.placements)
+        caption = f"{' '.join((spec.subject_kind, *spec.subjects))}: {spec.outcome.value}. {placed or spec.reason}"
+        scores = [(score.node, f"{score.total:g}", "; ".join(score.reasons)) for score in spec.scores]
+        refused = [(", ".join(refusal.nodes), None, f"refused: {refusal.reason}") for refusal in spec.refused]
+        return table_html(caption, ("candidate", "points", "reason"), [*scores, *refused])
 
 
 class DecisionStrategy(Strategy[Decision]):

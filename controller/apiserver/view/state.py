@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from collectors.values import Event, LinkCondition, LinkState, Phase, Snapshot
 from controller.apiserver.view import frames
 from controller.apiserver.view.frames import Bytes, Frame
-from controller.apiserver.view.layout import bounds, placed
 from controller.network.paths.deciding.decide import Decision
 from dataplane.clock import NS_PER_S
+from dataplane.topology.layout import bounds, placed
 from dataplane.topology.values import LinkKey, Topology
 
 SHOWN_NS: Final = 600 * NS_PER_S

@@ -15,6 +15,7 @@ from controller.network.paths.deciding.graph import Own, Path, PathFigures, Stat
 from controller.network.paths.settings import DecideSettings, Mode
 from controller.network.paths.telemetry_load import DEFAULT_PACKET_BYTES
 from dataplane.clock import NS_PER_MS
+from dataplane.notebook import milliseconds, table_html
 from dataplane.topology.units import format_rate
 from dataplane.topology.values import LinkKey
 
@@ -92,6 +93,21 @@ class Decision:
     candidates: tuple[PathFigures, ...]
     reason: str
     dead_link: LinkKey | None = None
+
+    def _repr_html_(self) -> str:
+        """Show the compared paths in a notebook."""
+        rows = (
+            (
+                "-".join(figures.switches),
+                milliseconds(figures.delay_ns),
+                f"{figures.bottleneck_bps / 1e6:.3f}",
+                {self.old_path: "left", self.new_path: "taken"}.get(figures.switches),
+                None if figures.dead_link is None else f"dead: {figures.dead_link}",
+            )
+            for figures in self.candidates
+        )
+        flow = f"{self.flow.src_host} to {self.flow.dst_host}: {'-'.join(self.old_path)} to {'-'.join(self.new_path)}"
+        return table_html(f"{flow}. {self.reason}", ("path", "delay ms", "free Mbit/s", "", ""), rows)
 
 
 def judge(graph: StateGraph, flow: FlowSpec, now: Assignment, rate_bps: int) -> Verdict:

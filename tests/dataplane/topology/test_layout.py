@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from controller.apiserver.view.layout import bounds, placed
 from dataplane.topology.families import from_text
 from dataplane.topology.file import load_topology
+from dataplane.topology.layout import bounds, placed
 from dataplane.topology.values import Topology
 
 TOPOLOGIES = ["abilene", "geant", "fat-tree:k=4", "leaf-spine:spines=4,leaves=8,hosts=2", "ring:switches=5,hosts=1"]

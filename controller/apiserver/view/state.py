@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.values import Event, LinkCondition, LinkState, Phase, Snapshot
+from collectors.state.link_states import link_states_of
+from collectors.values import Event, LinkCondition, Phase, Snapshot
 from controller.apiserver.view import frames
 from controller.apiserver.view.frames import Bytes, Frame
 from controller.network.paths.deciding.decide import Decision
@@ -226,22 +227,30 @@ class NetworkView:
 
     def _columns(self, snapshot: Snapshot) -> tuple[LinkColumns, list[int]]:
         """Return the links' figures, and which delays are uncertain."""
-        columns, uncertain = LinkColumns.of(len(self.keys)), list[int]()
-        for number, key in enumerate(self.keys):
-            link = snapshot.links.get(key)
-            if link is None or link.age_ns is None:
-                continue
-            columns.is_silent[number] = False
-            columns.utilisation[number] = _newest(link.newest_utilisation, link.utilisation)
-            columns.delay_ns[number] = _newest(link.newest_delay_ns, link.delay_mean_ns)
-            if link.loss is not None:
-                columns.loss[number] = link.loss
-            if _is_uncertain(link):
-                uncertain.append(number)
+        states, columns = link_states_of(snapshot.links), LinkColumns.of(len(self.keys))
+        rows = np.array([states.places.get(key, -1) for key in self.keys], dtype=np.int64)
+        ours = np.flatnonzero(rows >= 0)
+        rows = rows[ours]
+
+        def figure(name: str) -> NDArray[np.float64]:
+            return states.column(name)[rows]
+
+        def newest(name: str, mean: str) -> NDArray[np.float64]:
+            values = figure(name)
+            return np.where(np.isnan(values), figure(mean), values)
+
+        is_silent = np.isnan(figure("age_ns"))
+        delay_ns, uncertainty_ns = figure("delay_mean_ns"), figure("delay_uncertainty_ns")
+        columns.is_silent[ours] = is_silent
+        columns.utilisation[ours] = newest("newest_utilisation", "utilisation")
+        columns.delay_ns[ours] = newest("newest_delay_ns", "delay_mean_ns")
+        columns.loss[ours] = figure("loss")
+        # Comparisons with NaN are false: an unknown error is none.
+        is_uncertain = ~is_silent & (uncertainty_ns > _UNCERTAIN * np.maximum(1.0, delay_ns))
         for key, status in snapshot.statuses.items():
             if status.condition is LinkCondition.DOWN and key in self.index:
                 columns.is_down[self.index[key]] = True
-        return columns, uncertain
+        return columns, ours[is_uncertain].tolist()
 
     def _topology_value(self) -> dict[str, Any]:
         topology, where = self.topology, placed(self.topology)
@@ -316,11 +325,3 @@ def flow_text(src: object, dst: object, src_port: int | None, dst_port: int | No
     left = f"{src}:{src_port}" if src_port else f"{src}"
     right = f"{dst}:{dst_port}" if dst_port else f"{dst}"
     return f"{left} -> {right}"
-
-
-def _newest(newest: float | None, mean: float) -> float:
-    return mean if newest is None else newest
-
-
-def _is_uncertain(link: LinkState) -> bool:
-    return link.delay_uncertainty_ns is not None and link.delay_uncertainty_ns > _UNCERTAIN * max(1, link.delay_mean_ns)

@@ -256,7 +256,8 @@ class NetworkView:
         topology, where = self.topology, placed(self.topology)
         names = [*(node.name for node in topology.switches), *(node.name for node in topology.hosts)]
         number = {name: index for index, name in enumerate(names)}
-        access = [link for link in topology.links if link not in set(self._cables)]
+        between = set(self._cables)
+        access = [link for link in topology.links if link not in between]
         value: dict[str, Any] = {
             "name": topology.name,
             "layout": "place" if where.kind == "place" else "layers",

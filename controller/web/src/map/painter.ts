@@ -32,8 +32,9 @@ const WIDTHS = 11 // 1, 1.5, ... 6 px
 const INK = { dark: '#e6edf3', light: '#1b2733' }
 const MUTED = { dark: '#8b97a5', light: '#5b6774' }
 const PAPER = { dark: '#0e141b', light: '#ffffff' }
-const LAND = { dark: '#151d26', light: '#f1f4f6' }
-const COAST = { dark: '#24303c', light: '#dbe1e6' }
+const SEA = { dark: '#0b1016', light: '#edf2f6' }
+const LAND = { dark: '#141c25', light: '#ffffff' }
+const COAST = { dark: '#27333f', light: '#d3dbe2' }
 const ACCENT = { dark: '#58b4ff', light: '#0b62c4' }
 const NODE = { dark: '#c3cdd8', light: '#33414f' }
 const LOSS_DOT = { dark: '#ff6b81', light: '#b00020' }
@@ -61,7 +62,7 @@ export class Painter {
     ctx.lineJoin = 'round'
     ctx.setLineDash([])
     ctx.globalAlpha = 1
-    ctx.fillStyle = PAPER[mode]
+    ctx.fillStyle = this.#fabric?.topology.layout === 'place' && this.#matrix === null ? SEA[mode] : PAPER[mode]
     ctx.fillRect(0, 0, size.width, size.height)
     if (this.#fabric === null) return
     if (this.#matrix !== null) {
@@ -80,10 +81,11 @@ export class Painter {
     ctx.strokeStyle = COAST[mode]
     ctx.lineWidth = 1
     ctx.beginPath()
+    const stretch = (this.#fabric as Fabric).stretch
     for (const ring of this.#land) {
       let last: [number, number] = [NaN, NaN]
       for (let i = 0; i < ring.length; i += 2) {
-        const point = toScreen(view, size, ring[i], -ring[i + 1])
+        const point = toScreen(view, size, ring[i], -ring[i + 1] * stretch)
         // Points closer than a pixel are not seen.
         if (i > 0 && Math.abs(point[0] - last[0]) < 1 && Math.abs(point[1] - last[1]) < 1) continue
         if (i === 0) ctx.moveTo(point[0], point[1])
@@ -100,7 +102,7 @@ export class Painter {
   #showsHosts(size: Size, view: View): boolean {
     const fabric = this.#fabric as Fabric
     const hosts = fabric.nodes - fabric.switches
-    const [x0, y0, x1, y1] = fabric.topology.bounds
+    const [x0, y0, x1, y1] = fabric.bounds
     const share = Math.min(1, (size.width / view.scale / Math.max(x1 - x0, 1e-9)) * (size.height / view.scale / Math.max(y1 - y0, 1e-9)))
     return hosts > 0 && hosts * share <= 150
   }

@@ -64,6 +64,12 @@ def build_page(out: Path, web: Path = WEB) -> None:
     (out / DIGESTS).write_text("".join(lines))
 
 
+def run_tests(web: Path = WEB) -> None:
+    """Check the types, and run the unit tests; raise PageBuildError."""
+    _run(["npx", "--no-install", "svelte-check", "--tsconfig", "./tsconfig.json", "--fail-on-warnings"], web)
+    _run(["npx", "--no-install", "vitest", "run", "--reporter=dot"], web)
+
+
 def check_build(web: Path = WEB) -> None:
     """Raise PageBuildError unless sources and build are those that were recorded together."""
     digest_file = web / "build" / DIGESTS

@@ -75,7 +75,7 @@ def clos(leaves: int = 900, spines: int = 100, uplinks: int = 11) -> dict[str, A
     switches = [{"name": f"leaf{i}", "x": i / leaves * 100, "y": 40.0, "layer": 0, "place": None} for i in range(leaves)]
     switches += [{"name": f"spine{i}", "x": (i + 0.5) / spines * 100, "y": 0.0, "layer": 1, "place": None} for i in range(spines)]
     cables = [
-        {"a": leaf, "b": leaves + (leaf // 45 * 5 + k * 9) % spines, "rate_bps": 100_000_000_000, "delay_ns": 500}
+        {"a": leaf, "b": leaves + (leaf // 45 * 5 + k) % spines, "rate_bps": 100_000_000_000, "delay_ns": 500}
         for leaf in range(leaves)
         for k in range(uplinks)
     ]

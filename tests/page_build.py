@@ -57,7 +57,17 @@ def install_packages(web: Path = WEB) -> None:
 def build_page(out: Path, web: Path = WEB) -> None:
     """Build into a folder, which is replaced, with its digests; raise PageBuildError."""
     sources = digest_sources(web)
-    command = ["npx", "--no-install", "vite", "build", "--outDir", str(out.resolve()), "--emptyOutDir", "--logLevel", "warn"]
+    command = [
+        "npx",
+        "--no-install",
+        "vite",
+        "build",
+        "--outDir",
+        str(out.resolve()),
+        "--emptyOutDir",
+        "--logLevel",
+        "warn",
+    ]
     _run(command, web, MILLRACE_PAGE=sources)
     (out / STATED).write_text(json.dumps({"build": sources}) + "\n")
     lines = [f"{digest} {name}\n" for name, digest in {"sources": sources, **_outputs(out)}.items()]

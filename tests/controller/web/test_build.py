@@ -27,7 +27,7 @@ def tree(tmp_path: Path) -> Path:
 def test_a_change_on_one_side_is_named(tree: Path, changed: str) -> None:
     with (tree / changed).open("a") as file:
         file.write(" ")
-    with pytest.raises(PageBuildError, match="changed since.*make web") as raised:
+    with pytest.raises(PageBuildError, match=r"changed since.*make web") as raised:
         check_build(tree)
     assert "\n" not in str(raised.value)
     assert (changed if changed.startswith("build") else str(tree)) in str(raised.value)

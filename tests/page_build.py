@@ -57,11 +57,27 @@ def install_packages(web: Path = WEB) -> None:
 def build_page(out: Path, web: Path = WEB) -> None:
     """Build into a folder, which is replaced, with its digests; raise PageBuildError."""
     sources = digest_sources(web)
-    command = ["npx", "--no-install", "vite", "build", "--outDir", str(out.resolve()), "--emptyOutDir", "--logLevel", "warn"]
+    command = [
+        "npx",
+        "--no-install",
+        "vite",
+        "build",
+        "--outDir",
+        str(out.resolve()),
+        "--emptyOutDir",
+        "--logLevel",
+        "warn",
+    ]
     _run(command, web, MILLRACE_PAGE=sources)
     (out / STATED).write_text(json.dumps({"build": sources}) + "\n")
     lines = [f"{digest} {name}\n" for name, digest in {"sources": sources, **_outputs(out)}.items()]
     (out / DIGESTS).write_text("".join(lines))
+
+
+def run_tests(web: Path = WEB) -> None:
+    """Check the types, and run the unit tests; raise PageBuildError."""
+    _run(["npx", "--no-install", "svelte-check", "--tsconfig", "./tsconfig.json", "--fail-on-warnings"], web)
+    _run(["npx", "--no-install", "vitest", "run", "--reporter=dot"], web)
 
 
 def check_build(web: Path = WEB) -> None:

@@ -21,6 +21,9 @@ export class Fabric {
   readonly names: string[]
   readonly pairs: Pair[]
   readonly mostBps: number
+  /** Units of y a degree of latitude: a map by place is as true to shape as its middle. */
+  readonly stretch: number
+  readonly bounds: [number, number, number, number]
   readonly #index: Map<string, number>
   readonly #byEnds = new Map<number, number[]>()
 
@@ -31,7 +34,10 @@ export class Fabric {
     this.nodes = nodes.length
     this.names = nodes.map((node) => node.name)
     this.x = Float64Array.from(nodes, (node) => node.x)
-    this.y = Float64Array.from(nodes, (node) => node.y)
+    const [x0, y0, x1, y1] = topology.bounds
+    this.stretch = topology.layout === 'place' ? 1 / Math.cos((Math.min(60, Math.abs(y0 + y1) / 2) * Math.PI) / 180) : 1
+    this.y = Float64Array.from(nodes, (node) => node.y * this.stretch)
+    this.bounds = [x0, y0 * this.stretch, x1, y1 * this.stretch]
     this.#index = new Map(this.names.map((name, i) => [name, i]))
     const between = (cable: Cable) => cable.a < this.switches && cable.b < this.switches
     this.cables = topology.cables.filter(between)

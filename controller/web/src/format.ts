@@ -64,6 +64,11 @@ export function moment(ms: number): string {
   return `${day(ms)} ${clock(ms)}`
 }
 
+/** The time alone if it is of the day of another, else with its day. */
+export function when(ms: number, nowMs: number): string {
+  return day(ms) === day(nowMs) ? clock(ms) : moment(ms)
+}
+
 export function plural(count: number, one: string, many = `${one}s`): string {
   return `${count.toLocaleString('en')} ${count === 1 ? one : many}`
 }

@@ -1,4 +1,3 @@
-import { deflateSync } from 'node:zlib'
 import { describe, expect, it } from 'vitest'
 import { delayByte, excessNsOf, lossByte, lossOf, shareOf } from '../src/stream/figures'
 import { FrameReader, FrameType, MOST_BYTES } from '../src/stream/frames'
@@ -15,8 +14,9 @@ function frame(type: number, payload: Uint8Array): Uint8Array {
   return bytes
 }
 
-function columns(timeNs: bigint, planes: number[]): Uint8Array {
-  const packed = deflateSync(Uint8Array.from(planes))
+async function columns(timeNs: bigint, planes: number[]): Promise<Uint8Array> {
+  const stream = new Blob([Uint8Array.from(planes)]).stream().pipeThrough(new CompressionStream('deflate'))
+  const packed = new Uint8Array(await new Response(stream).arrayBuffer())
   const payload = new Uint8Array(8 + packed.length)
   new DataView(payload.buffer).setBigUint64(0, timeNs)
   payload.set(packed, 8)
@@ -55,17 +55,17 @@ describe('the state', () => {
   it('is full columns and their differences, modulo 256', async () => {
     const state = new StreamState()
     await state.apply({ type: FrameType.topology, payload: json(topology) })
-    const full = await state.apply({ type: FrameType.full, payload: columns(1_764_500_000_123_456_789n, [250, 3, 0, 1, 2, 255]) })
+    const full = await state.apply({ type: FrameType.full, payload: await columns(1_764_500_000_123_456_789n, [250, 3, 0, 1, 2, 255]) })
     expect(full).toMatchObject({ kind: 'columns', timeMs: 1_764_500_000_123.456 })
-    const next = await state.apply({ type: FrameType.difference, payload: columns(2n, [4, 0, 1, 255, 0, 1]) })
+    const next = await state.apply({ type: FrameType.difference, payload: await columns(2n, [4, 0, 1, 255, 0, 1]) })
     expect(next).toMatchObject({ planes: Uint8Array.from([254, 3, 1, 0, 2, 0]) })
   })
 
   it('refuses a difference first, and columns of another topology', async () => {
     const state = new StreamState()
     await state.apply({ type: FrameType.topology, payload: json(topology) })
-    await expect(state.apply({ type: FrameType.difference, payload: columns(1n, [0, 0, 0, 0, 0, 0]) })).rejects.toThrow('before full')
-    await expect(state.apply({ type: FrameType.full, payload: columns(1n, [0]) })).rejects.toThrow('1 bytes')
+    await expect(state.apply({ type: FrameType.difference, payload: await columns(1n, [0, 0, 0, 0, 0, 0]) })).rejects.toThrow('before full')
+    await expect(state.apply({ type: FrameType.full, payload: await columns(1n, [0]) })).rejects.toThrow('1 bytes')
   })
 
   it('refuses another version, and passes over types it does not know', async () => {
@@ -77,7 +77,7 @@ describe('the state', () => {
   it('forgets columns with their topology', async () => {
     const state = new StreamState()
     await state.apply({ type: FrameType.topology, payload: json(topology) })
-    await state.apply({ type: FrameType.full, payload: columns(1n, [0, 0, 0, 0, 0, 0]) })
+    await state.apply({ type: FrameType.full, payload: await columns(1n, [0, 0, 0, 0, 0, 0]) })
     await state.apply({ type: FrameType.topology, payload: json({ ...topology, hash: 'other' }) })
     expect(state.newest.has('columns')).toBe(false)
   })

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { Fabric } from '../src/fabric'
 import { fit, halfLane, laneWidth, moved, toScreen, toWorld, zoomAt } from '../src/map/geometry'
 import { Grid } from '../src/map/grid'
-import { matrixPlan } from '../src/map/matrix'
+import { foldAt, folded, matrixPlan } from '../src/map/matrix'
 import { badness, colourTable, FULL, HIGH, NO_FIGURE, palette } from '../src/map/ramp'
 import type { Topology } from '../src/stream/types'
 
@@ -114,6 +114,14 @@ describe('the matrix', () => {
       { row: 0, column: 0, up: [1], down: [0] },
       { row: 1, column: 0, up: [2, 4], down: [3, 5] }
     ])
+  })
+
+  it('folds until a cell has 4 px, and loses no link', () => {
+    const plan = matrixPlan(new Fabric(clos))!
+    expect(foldAt(plan, 1)).toEqual({ rows: 4, columns: Math.ceil(4 / plan.wide) })
+    const cells = folded(plan, { rows: 2, columns: 1 })
+    expect(cells).toEqual([{ row: 0, column: 0, up: [1, 2, 4], down: [0, 3, 5] }])
+    expect(plan.cells.map((cell) => cell.up)).toEqual([[1], [2, 4]])
   })
 
   it('is none of a fabric without layers', () => {

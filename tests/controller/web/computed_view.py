@@ -50,14 +50,19 @@ def abilene() -> dict[str, Any]:
     # Two routers of Atlanta have one place.
     spots = [(x + 0.9 * names[i].endswith("m5"), -y + 0.9 * names[i].endswith("m5")) for i, (x, y) in enumerate(places)]
     index = {name: i for i, name in enumerate(names)}
-    hosts, access = [], []
+    hosts: list[dict[str, Any]] = []
+    access: list[dict[str, int]] = []
     for host in topology.hosts:
         link = next(link for link in topology.links if host.name in (link.a.node, link.b.node))
         switch = index[link.b.node if link.a.node == host.name else link.a.node]
         angle = 2.4 * len(hosts)
         x, y = spots[switch]
-        hosts.append({"name": host.name, "switch": switch, "x": x + 0.9 * math.cos(angle), "y": y + 0.9 * math.sin(angle)})
-        access.append({"a": switch, "b": len(names) + len(hosts) - 1, "rate_bps": link.rate_bps, "delay_ns": link.delay_ns})
+        hosts.append(
+            {"name": host.name, "switch": switch, "x": x + 0.9 * math.cos(angle), "y": y + 0.9 * math.sin(angle)}
+        )
+        access.append(
+            {"a": switch, "b": len(names) + len(hosts) - 1, "rate_bps": link.rate_bps, "delay_ns": link.delay_ns}
+        )
     cables = [
         {"a": index[link.a.node], "b": index[link.b.node], "rate_bps": link.rate_bps, "delay_ns": link.delay_ns}
         for link in topology.links
@@ -67,19 +72,39 @@ def abilene() -> dict[str, Any]:
         {"name": name, "x": x, "y": y, "layer": None, "place": place}
         for name, (x, y), place in zip(names, spots, places, strict=True)
     ]
-    return {"name": "abilene", "hash": "a1", "layout": "place", "switches": switches, "hosts": hosts, "cables": cables + access, "bounds": _bounds(switches)}
+    return {
+        "name": "abilene",
+        "hash": "a1",
+        "layout": "place",
+        "switches": switches,
+        "hosts": hosts,
+        "cables": cables + access,
+        "bounds": _bounds(switches),
+    }
 
 
 def clos(leaves: int = 900, spines: int = 100, uplinks: int = 11) -> dict[str, Any]:
     """Return a Clos of 1,000 switches and 9,900 cables, in pods that share groups of spines."""
-    switches = [{"name": f"leaf{i}", "x": i / leaves * 100, "y": 40.0, "layer": 0, "place": None} for i in range(leaves)]
-    switches += [{"name": f"spine{i}", "x": (i + 0.5) / spines * 100, "y": 0.0, "layer": 1, "place": None} for i in range(spines)]
+    switches = [
+        {"name": f"leaf{i}", "x": i / leaves * 100, "y": 40.0, "layer": 0, "place": None} for i in range(leaves)
+    ]
+    switches += [
+        {"name": f"spine{i}", "x": (i + 0.5) / spines * 100, "y": 0.0, "layer": 1, "place": None} for i in range(spines)
+    ]
     cables = [
-        {"a": leaf, "b": leaves + (leaf // 45 * 5 + k * 9) % spines, "rate_bps": 100_000_000_000, "delay_ns": 500}
+        {"a": leaf, "b": leaves + (leaf // 45 * 5 + k) % spines, "rate_bps": 100_000_000_000, "delay_ns": 500}
         for leaf in range(leaves)
         for k in range(uplinks)
     ]
-    return {"name": "clos-1000", "hash": "c1", "layout": "layers", "switches": switches, "hosts": [], "cables": cables, "bounds": _bounds(switches)}
+    return {
+        "name": "clos-1000",
+        "hash": "c1",
+        "layout": "layers",
+        "switches": switches,
+        "hosts": [],
+        "cables": cables,
+        "bounds": _bounds(switches),
+    }
 
 
 def _bounds(nodes: list[dict[str, Any]]) -> list[float]:
@@ -111,9 +136,7 @@ class ComputedView:
         self.cables = [cable for cable in self.topology["cables"] if cable["a"] < n and cable["b"] < n]
         self.links = 2 * len(self.cables)
         names = [node["name"] for node in self.topology["switches"]]
-        self.ends = [
-            (names[cable[x]], names[cable[y]]) for cable in self.cables for x, y in (("a", "b"), ("b", "a"))
-        ]
+        self.ends = [(names[cable[x]], names[cable[y]]) for cable in self.cables for x, y in (("a", "b"), ("b", "a"))]
         self._neighbours: dict[str, list[str]] = {}
         for a, b in self.ends:
             self._neighbours.setdefault(a, []).append(b)
@@ -137,21 +160,40 @@ class ComputedView:
     def events(self) -> list[dict[str, Any]]:
         """Return open and closed events: one per link that is down or loses, and one that closed."""
         events = [
-            self._event(link, "critical" if link in self.down else "warning", "link down" if link in self.down else "loss above 0.1 %")
+            self._event(
+                link,
+                "critical" if link in self.down else "warning",
+                "link down" if link in self.down else "loss above 0.1 %",
+            )
             for link in sorted(self.down | self.lossy)
         ]
         closed = self._event(0, "warning", "delay above 10 ms")
-        closed |= {"id": "closed", "opened_ns": self.started_ns - 900_000_000_000, "closed_ns": self.started_ns - 600_000_000_000}
+        closed |= {
+            "id": "closed",
+            "opened_ns": self.started_ns - 900_000_000_000,
+            "closed_ns": self.started_ns - 600_000_000_000,
+        }
         return [*events, closed]
 
     def _event(self, link: int, severity: str, text: str) -> dict[str, Any]:
         a, b = self.ends[link]
-        return {"id": f"{text} {link}", "rule": text.split(" ", 1)[0], "severity": severity, "subject": f"link {a}->{b}", "link": link,
-                "opened_ns": self.started_ns - 120_000_000_000, "closed_ns": None, "text": f"{a}->{b}: {text}", "note": None}  # fmt: skip
+        return {
+            "id": f"{text} {link}",
+            "rule": text.split(" ", 1)[0],
+            "severity": severity,
+            "subject": f"link {a}->{b}",
+            "link": link,
+            "opened_ns": self.started_ns - 120_000_000_000,
+            "closed_ns": None,
+            "text": f"{a}->{b}: {text}",
+            "note": None,
+        }
 
     def flows(self) -> list[dict[str, Any]]:
         """Return flows between hosts, or between switches of a fabric without hosts."""
-        hosts = self.topology["hosts"] or [{"name": node["name"], "switch": i} for i, node in enumerate(self.topology["switches"][:40])]
+        hosts = self.topology["hosts"] or [
+            {"name": node["name"], "switch": i} for i, node in enumerate(self.topology["switches"][:40])
+        ]
         names = [node["name"] for node in self.topology["switches"]]
         flows = []
         for i, src in enumerate(hosts):
@@ -160,10 +202,19 @@ class ComputedView:
                 path = self.path(names[src["switch"]], names[dst["switch"]])
                 port = 5000 + k
                 flows.append(
-                    {"src": src["name"], "dst": dst["name"], "protocol": 17, "src_port": port, "dst_port": 4791,
-                     "text": f"{src['name']}:{port} -> {dst['name']}:4791 UDP", "path": path, "rate_bps": int(2e9 / (1 + i * k % 23)),
-                     "delay_ns": 3_000_000 * max(1, len(path) - 1), "loss": 0.0}
-                )  # fmt: skip
+                    {
+                        "src": src["name"],
+                        "dst": dst["name"],
+                        "protocol": 17,
+                        "src_port": port,
+                        "dst_port": 4791,
+                        "text": f"{src['name']}:{port} -> {dst['name']}:4791 UDP",
+                        "path": path,
+                        "rate_bps": int(2e9 / (1 + i * k % 23)),
+                        "delay_ns": 3_000_000 * max(1, len(path) - 1),
+                        "loss": 0.0,
+                    }
+                )
         return sorted(flows, key=lambda flow: -flow["rate_bps"])
 
     def path(self, src: str, dst: str, avoid: frozenset[str] = frozenset()) -> list[str]:
@@ -191,9 +242,17 @@ class ComputedView:
             if new:
                 key = {name: flow[name] for name in ("src", "dst", "protocol", "src_port", "dst_port")}
                 moves.append(
-                    {"id": f"m{i}", "at_ns": self.started_ns - (40 + 70 * i) * 1_000_000_000, "flow": key, "text": flow["text"], "old": old, "new": new,
-                     "reason": f"{old[0]}->{old[1]} is at 93 %: the new path is 4.1 ms faster with this flow on it", "gain_ns": 4_100_000}
-                )  # fmt: skip
+                    {
+                        "id": f"m{i}",
+                        "at_ns": self.started_ns - (40 + 70 * i) * 1_000_000_000,
+                        "flow": key,
+                        "text": flow["text"],
+                        "old": old,
+                        "new": new,
+                        "reason": f"{old[0]}->{old[1]} is at 93 %: the new path is 4.1 ms faster with this flow on it",
+                        "gain_ns": 4_100_000,
+                    }
+                )
         return moves
 
     def answer(self, path: str, query: Mapping[str, str]) -> tuple[int, Any]:
@@ -228,27 +287,59 @@ class ComputedView:
                 {"name": "jitter", "value": 48_000, "unit": "ns", "text": "jitter"},
             ],
             "status": {"condition": "down" if link in self.down else "up", "cause": "", "age_ns": 90_000_000_000},
-            "flows": [{**flow, "managed": True} for flow in self.flows() if (a, b) in zip(flow["path"], flow["path"][1:], strict=False)][:20],
+            "flows": [
+                {**flow, "managed": True}
+                for flow in self.flows()
+                if (a, b) in zip(flow["path"], flow["path"][1:], strict=False)
+            ][:20],
             "flows_of": 31,
-            "series": {"at_ns": times, "utilisation": shares, "delay_ns": [None if s is None else 5e6 + 2e7 * s**6 for s in shares], "loss": [0.0] * 120},
+            "series": {
+                "at_ns": times,
+                "utilisation": shares,
+                "delay_ns": [None if s is None else 5e6 + 2e7 * s**6 for s in shares],
+                "loss": [0.0] * 120,
+            },
             "why_no_series": None,
         }
 
     def _why(self, query: Mapping[str, str]) -> tuple[int, Any]:
-        flow = next((flow for flow in self.flows() if flow["src"] == query["src"] and flow["dst"] == query["dst"]), None)
+        flow = next(
+            (flow for flow in self.flows() if flow["src"] == query["src"] and flow["dst"] == query["dst"]), None
+        )
         if flow is None:
             return 404, {"detail": f"no flow from {query['src']} to {query['dst']}"}
         move = next((move for move in self.moves() if move["text"] == flow["text"]), None)
         path = flow["path"] if move is None else move["new"]
         other = self.path(path[0], path[-1], frozenset(path[1:-1])) or path
         alternatives = [
-            {"path": path, "delay_ns": 12_000_000, "delay_after_ns": None, "bottleneck_bps": 5e9, "margin": None, "verdict": "in use"},
-            {"path": other, "delay_ns": 16_100_000, "delay_after_ns": 17_000_000, "bottleneck_bps": 7e9, "margin": -0.34, "verdict": "slower by 4.1 ms"},
+            {
+                "path": path,
+                "delay_ns": 12_000_000,
+                "delay_after_ns": None,
+                "bottleneck_bps": 5e9,
+                "margin": None,
+                "verdict": "in use",
+            },
+            {
+                "path": other,
+                "delay_ns": 16_100_000,
+                "delay_after_ns": 17_000_000,
+                "bottleneck_bps": 7e9,
+                "margin": -0.34,
+                "verdict": "slower by 4.1 ms",
+            },
         ]
-        words = [f"{flow['text']} takes {' '.join(path)}.", "It was moved because the path before was at 93 %." if move else "No other path is faster by the margin of 10 %."]
+        words = [
+            f"{flow['text']} takes {' '.join(path)}.",
+            "It was moved because the path before was at 93 %."
+            if move
+            else "No other path is faster by the margin of 10 %.",
+        ]
         return 200, {"flow": flow, "path": path, "words": words, "alternatives": alternatives, "decision": move}
 
-    def frames(self, is_live: bool, from_ns: int, to_ns: int, speed: float, stop: Callable[[], bool]) -> Iterator[bytes]:
+    def frames(
+        self, is_live: bool, from_ns: int, to_ns: int, speed: float, stop: Callable[[], bool]
+    ) -> Iterator[bytes]:
         """Yield the frames of a stream, one state a second of the time that it shows."""
         hello = {"version": 1, "build": self.build, "mode": "live" if is_live else "replay", "now_ns": time.time_ns()}
         yield _frame(1, _json(hello))
@@ -286,13 +377,37 @@ def _json(value: Any) -> bytes:
 
 def _resources(kind: str, now_ns: int) -> list[dict[str, Any]]:
     def item(name: str, spec: dict[str, Any], status: dict[str, Any], **more: Any) -> dict[str, Any]:
-        return {"metadata": {"name": name, "owner": "ada", "created_ns": now_ns - 600_000_000_000}, "spec": spec, "status": status, **more}
+        return {
+            "metadata": {"name": name, "owner": "ada", "created_ns": now_ns - 600_000_000_000},
+            "spec": spec,
+            "status": status,
+            **more,
+        }
 
     hardware = {"cpu_milli": 64_000, "devices": [{"kind": "gpu"}] * 4}
     if kind == "nodes":
-        return [item(f"node{i}", {"hardware": hardware}, {"ready": i != 2, "reason": "" if i != 2 else "no heartbeat for 52 s", "heartbeat_ns": now_ns - 2_000_000_000}, shares=[{}] * i) for i in range(5)]
+        return [
+            item(
+                f"node{i}",
+                {"hardware": hardware},
+                {
+                    "ready": i != 2,
+                    "reason": "" if i != 2 else "no heartbeat for 52 s",
+                    "heartbeat_ns": now_ns - 2_000_000_000,
+                },
+                shares=[{}] * i,
+            )
+            for i in range(5)
+        ]
     if kind == "pods":
-        return [item("web-0", {}, {"phase": "running", "node": "node1"}), item("train-<b>7</b>", {"group": "train"}, {"phase": "pending", "reasons": ["no node has 8 GPUs free", "node2 is not ready"]})]
+        return [
+            item("web-0", {}, {"phase": "running", "node": "node1"}),
+            item(
+                "train-<b>7</b>",
+                {"group": "train"},
+                {"phase": "pending", "reasons": ["no node has 8 GPUs free", "node2 is not ready"]},
+            ),
+        ]
     return []
 
 
@@ -313,7 +428,14 @@ class _Handler(BaseHTTPRequestHandler):
         elif not self._is_signed_in():
             self._send(401, {"detail": "no session: sign in"})
         elif url.path == "/v1/view/me":
-            me = {"name": "ada", "role": "viewer", "version": "0.3", "build": self.view.build, "now_ns": time.time_ns(), "may": []}
+            me = {
+                "name": "ada",
+                "role": "viewer",
+                "version": "0.3",
+                "build": self.view.build,
+                "now_ns": time.time_ns(),
+                "may": [],
+            }
             self._send(200, me)
         elif url.path == "/v1/view/stream":
             self._stream(True, {})
@@ -330,7 +452,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.view.codes.discard(asked.get("code", ""))
             session = f"s{len(self.view.sessions)}"
             self.view.sessions.add(session)
-            self._send(200, {"name": "ada", "role": "viewer", "expires_ns": 0}, f"millrace={session}; HttpOnly; SameSite=Strict; Path=/")
+            self._send(
+                200,
+                {"name": "ada", "role": "viewer", "expires_ns": 0},
+                f"millrace={session}; HttpOnly; SameSite=Strict; Path=/",
+            )
         else:
             self._send(401, {"detail": "the code is used up: open the address that `millrace up` prints now"})
 
@@ -349,11 +475,18 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_bytes(200, file.read_bytes(), TYPES.get(file.suffix[1:], "application/octet-stream"), "")
 
     def _send(self, status: int, value: Any, cookie: str = "") -> None:
-        self._send_bytes(status, _json(value), "application/json" if status < 400 else "application/problem+json", cookie)
+        self._send_bytes(
+            status, _json(value), "application/json" if status < 400 else "application/problem+json", cookie
+        )
 
     def _send_bytes(self, status: int, body: bytes, media_type: str, cookie: str) -> None:
         self.send_response(status)
-        for name, value in {"Content-Type": media_type, "Content-Length": str(len(body)), "Content-Security-Policy": POLICY, "X-Content-Type-Options": "nosniff"}.items():
+        for name, value in {
+            "Content-Type": media_type,
+            "Content-Length": str(len(body)),
+            "Content-Security-Policy": POLICY,
+            "X-Content-Type-Options": "nosniff",
+        }.items():
             self.send_header(name, value)
         if cookie:
             self.send_header("Set-Cookie", cookie)
@@ -365,7 +498,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/vnd.millrace.view")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        frames = self.view.frames(is_live, int(query.get("from", 0)), int(query.get("to", 0)), float(query.get("speed", 1)), lambda: self.view.is_away)
+        frames = self.view.frames(
+            is_live,
+            int(query.get("from", 0)),
+            int(query.get("to", 0)),
+            float(query.get("speed", 1)),
+            lambda: self.view.is_away,
+        )
         try:
             for frame in frames:
                 self.wfile.write(f"{len(frame):x}\r\n".encode() + frame + b"\r\n")

@@ -11,9 +11,31 @@ export interface MatrixCell {
 }
 
 export interface MatrixPlan {
+  /** Units of x a column; a row is one unit of y. */
+  wide: number
   rows: number[]
   columns: number[]
   cells: MatrixCell[]
+}
+
+/** Rows and columns that one drawn cell folds: it is never below 4 px. */
+export function foldAt(plan: MatrixPlan, scale: number): { rows: number; columns: number } {
+  return { rows: Math.max(1, Math.ceil(4 / scale)), columns: Math.max(1, Math.ceil(4 / (scale * plan.wide))) }
+}
+
+/** Cells of a fold: the links of both directions of all that it covers. */
+export function folded(plan: MatrixPlan, fold: { rows: number; columns: number }): MatrixCell[] {
+  if (fold.rows === 1 && fold.columns === 1) return plan.cells
+  const cells = new Map<number, MatrixCell>()
+  for (const { row, column, up, down } of plan.cells) {
+    const [r, c] = [Math.floor(row / fold.rows) * fold.rows, Math.floor(column / fold.columns) * fold.columns]
+    const cell = cells.get(r * 65536 + c)
+    if (cell) {
+      cell.up.push(...up)
+      cell.down.push(...down)
+    } else cells.set(r * 65536 + c, { row: r, column: c, up: [...up], down: [...down] })
+  }
+  return [...cells.values()]
 }
 
 /** Above this many switches the graph of a Clos is a carpet. */
@@ -38,5 +60,7 @@ export function matrixPlan(fabric: Fabric): MatrixPlan | null {
     const up = cables.map((cable) => (fabric.cables[cable].a === low ? 2 * cable : 2 * cable + 1))
     return { row: rowOf.get(low) as number, column: columnOf.get(high) as number, up, down: up.map((link) => link ^ 1) }
   })
-  return { rows, columns, cells }
+  // A tall matrix of few columns gets wide cells.
+  const wide = Math.min(12, Math.max(1, (1.3 * rows.length) / Math.max(1, columns.length)))
+  return { wide, rows, columns, cells }
 }

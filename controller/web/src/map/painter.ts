@@ -4,7 +4,7 @@ import type { Fabric } from '../fabric'
 import { conditionOf, DOWN, NOMINAL, shareOf, UNKNOWN } from '../stream/figures'
 import { halfLane, laneWidth, toScreen, type Size, type View } from './geometry'
 import { badness, colourTable, COLOURS, NO_FIGURE, palette, type Figure, type Theme } from './ramp'
-import type { MatrixPlan } from './matrix'
+import { foldAt, folded, type MatrixPlan } from './matrix'
 
 export interface Highlight {
   /** Nodes of a path that is left, drawn dotted. */
@@ -32,8 +32,9 @@ const WIDTHS = 11 // 1, 1.5, ... 6 px
 const INK = { dark: '#e6edf3', light: '#1b2733' }
 const MUTED = { dark: '#8b97a5', light: '#5b6774' }
 const PAPER = { dark: '#0e141b', light: '#ffffff' }
-const LAND = { dark: '#151d26', light: '#f1f4f6' }
-const COAST = { dark: '#24303c', light: '#dbe1e6' }
+const SEA = { dark: '#0b1016', light: '#edf2f6' }
+const LAND = { dark: '#141c25', light: '#ffffff' }
+const COAST = { dark: '#27333f', light: '#d3dbe2' }
 const ACCENT = { dark: '#58b4ff', light: '#0b62c4' }
 const NODE = { dark: '#c3cdd8', light: '#33414f' }
 const LOSS_DOT = { dark: '#ff6b81', light: '#b00020' }
@@ -61,7 +62,7 @@ export class Painter {
     ctx.lineJoin = 'round'
     ctx.setLineDash([])
     ctx.globalAlpha = 1
-    ctx.fillStyle = PAPER[mode]
+    ctx.fillStyle = this.#fabric?.topology.layout === 'place' && this.#matrix === null ? SEA[mode] : PAPER[mode]
     ctx.fillRect(0, 0, size.width, size.height)
     if (this.#fabric === null) return
     if (this.#matrix !== null) {
@@ -80,10 +81,11 @@ export class Painter {
     ctx.strokeStyle = COAST[mode]
     ctx.lineWidth = 1
     ctx.beginPath()
+    const stretch = (this.#fabric as Fabric).stretch
     for (const ring of this.#land) {
       let last: [number, number] = [NaN, NaN]
       for (let i = 0; i < ring.length; i += 2) {
-        const point = toScreen(view, size, ring[i], -ring[i + 1])
+        const point = toScreen(view, size, ring[i], -ring[i + 1] * stretch)
         // Points closer than a pixel are not seen.
         if (i > 0 && Math.abs(point[0] - last[0]) < 1 && Math.abs(point[1] - last[1]) < 1) continue
         if (i === 0) ctx.moveTo(point[0], point[1])
@@ -100,7 +102,7 @@ export class Painter {
   #showsHosts(size: Size, view: View): boolean {
     const fabric = this.#fabric as Fabric
     const hosts = fabric.nodes - fabric.switches
-    const [x0, y0, x1, y1] = fabric.topology.bounds
+    const [x0, y0, x1, y1] = fabric.bounds
     const share = Math.min(1, (size.width / view.scale / Math.max(x1 - x0, 1e-9)) * (size.height / view.scale / Math.max(y1 - y0, 1e-9)))
     return hosts > 0 && hosts * share <= 150
   }
@@ -137,12 +139,18 @@ export class Painter {
     const table = this.#tables[picture.figure]
     const plane = { utilisation: 0, delay: 1, loss: 2 }[picture.figure] * fabric.links
 
+    // A carpet of lanes hides the few that matter: many on little room are thin, and the worst are drawn last.
+    const [x0, y0, x1, y1] = fabric.bounds
+    const room = Math.min(size.width * size.height, Math.max(1, (x1 - x0) * (y1 - y0) * view.scale ** 2))
+    const thin = Math.min(1, Math.max(0.12, Math.sqrt(room / fabric.pairs.length) / 40))
+
     const lane = (link: number, shift: number, ax: number, ay: number, bx: number, by: number) => {
       const used = planes === null ? NOMINAL : planes[link]
       const share = shareOf(used)
       const width = share === null ? 1 : laneWidth(share * fabric.cables[link >> 1].rate_bps, fabric.mostBps)
-      const line = halfLane(ax, ay, bx, by, shift + width / 2 + 0.6)
-      if (picture.selectedLink === link) selected.push(...line, width)
+      const px = width * thin
+      const line = halfLane(ax, ay, bx, by, shift + px / 2 + 0.6 * thin)
+      if (picture.selectedLink === link) selected.push(...line, px)
       if (used === DOWN) down.push(...line)
       else if (picture.drained.has(link)) drained.push(...line)
       else if (used === NOMINAL || used === UNKNOWN || planes === null) nominal.push(...line)
@@ -182,12 +190,12 @@ export class Painter {
 
     const colours = palette(picture.theme)
     ctx.globalAlpha = picture.stale ? 0.35 : 1
-    stroke(ctx, nominal, colours[NO_FIGURE], 1)
+    stroke(ctx, nominal, colours[NO_FIGURE], Math.max(0.4, thin))
     for (let bucket = 0; bucket < COLOURS * WIDTHS; bucket++) {
       const lines = buckets[bucket]
       if (!lines) continue
       const colour = Math.floor(bucket / WIDTHS)
-      stroke(ctx, lines, picture.stale ? colours[NO_FIGURE] : colours[colour], 1 + (bucket % WIDTHS) / 2)
+      stroke(ctx, lines, picture.stale ? colours[NO_FIGURE] : colours[colour], thin * (1 + (bucket % WIDTHS) / 2))
     }
     ctx.setLineDash([2, 4])
     stroke(ctx, drained, DRAINED[mode], 3)
@@ -329,8 +337,10 @@ export class Painter {
     const plane = { utilisation: 0, delay: 1, loss: 2 }[picture.figure] * fabric.links
     const triangles: (number[] | undefined)[] = []
     const crosses: number[] = []
-    const cell = view.scale
-    const inset = cell > 6 ? 1 : 0
+    const fold = foldAt(plan, view.scale)
+    const [wide, high] = [view.scale * plan.wide * fold.columns, view.scale * fold.rows]
+    const inset = Math.min(wide, high) > 6 ? 1 : 0
+    const cross = Math.max(2, Math.min(wide, high) * 0.2)
     const worst = (links: number[]) =>
       links.reduce((a, b) => (planes !== null && badness(planes, fabric.links, b, picture.figure) > badness(planes, fabric.links, a, picture.figure) ? b : a))
     const put = (link: number, points: number[], x: number, y: number) => {
@@ -340,12 +350,12 @@ export class Painter {
       ;(triangles[colour] ??= []).push(...points)
     }
     ctx.globalAlpha = picture.stale ? 0.35 : 1
-    for (const { row, column, up, down } of plan.cells) {
-      const [x, y] = toScreen(view, size, column, row)
-      if (x + cell < 0 || y + cell < 0 || x > size.width || y > size.height) continue
-      const [x1, y1] = [x + cell - inset, y + cell - inset]
-      put(worst(up), [x, y, x1, y, x, y1], x + cell * 0.3, y + cell * 0.3)
-      put(worst(down), [x1, y, x1, y1, x, y1], x + cell * 0.7, y + cell * 0.7)
+    for (const { row, column, up, down } of folded(plan, fold)) {
+      const [x, y] = toScreen(view, size, column * plan.wide, row)
+      if (x + wide < 0 || y + high < 0 || x > size.width || y > size.height) continue
+      const [x1, y1] = [x + wide - inset, y + high - inset]
+      put(worst(up), [x, y, x1, y, x, y1], x + wide * 0.3, y + high * 0.3)
+      put(worst(down), [x1, y, x1, y1, x, y1], x + wide * 0.7, y + high * 0.7)
     }
     triangles.forEach((points, colour) => {
       ctx.fillStyle = picture.stale ? colours[NO_FIGURE] : colours[colour]
@@ -364,11 +374,10 @@ export class Painter {
     ctx.lineWidth = 1.5
     ctx.beginPath()
     for (let i = 0; i < crosses.length; i += 2) {
-      const reach = Math.max(2, cell * 0.2)
-      ctx.moveTo(crosses[i] - reach, crosses[i + 1] - reach)
-      ctx.lineTo(crosses[i] + reach, crosses[i + 1] + reach)
-      ctx.moveTo(crosses[i] - reach, crosses[i + 1] + reach)
-      ctx.lineTo(crosses[i] + reach, crosses[i + 1] - reach)
+      ctx.moveTo(crosses[i] - cross, crosses[i + 1] - cross)
+      ctx.lineTo(crosses[i] + cross, crosses[i + 1] + cross)
+      ctx.moveTo(crosses[i] - cross, crosses[i + 1] + cross)
+      ctx.lineTo(crosses[i] + cross, crosses[i + 1] - cross)
     }
     ctx.stroke()
     this.#drawMatrixNames(ctx, size, view, picture, plan)
@@ -377,8 +386,10 @@ export class Painter {
   #drawMatrixNames(ctx: Context, size: Size, view: View, picture: Picture, plan: MatrixPlan): void {
     const fabric = this.#fabric as Fabric
     const mode = picture.theme.dark ? 'dark' : 'light'
-    const cell = view.scale
-    const every = Math.max(1, Math.ceil(13 / cell))
+    const [wide, high] = [view.scale * plan.wide, view.scale]
+    const fold = foldAt(plan, view.scale)
+    const everyRow = fold.rows * Math.max(1, Math.ceil(13 / (high * fold.rows)))
+    const everyColumn = fold.columns * Math.max(1, Math.ceil(13 / (wide * fold.columns)))
     ctx.font = '11px system-ui, sans-serif'
     ctx.textBaseline = 'middle'
     const ink = (node: number) => {
@@ -386,15 +397,15 @@ export class Painter {
     }
     ctx.textAlign = 'right'
     plan.rows.forEach((node, row) => {
-      if (row % every !== 0) return
-      const [x, y] = toScreen(view, size, 0, row + 0.5)
+      if (row % everyRow !== 0) return
+      const [x, y] = toScreen(view, size, 0, row + fold.rows / 2)
       ink(node)
       ctx.fillText(short(fabric.names[node], 16), x - 5, y)
     })
     ctx.textAlign = 'left'
     plan.columns.forEach((node, column) => {
-      if (column % every !== 0) return
-      const [x, y] = toScreen(view, size, column + 0.5, 0)
+      if (column % everyColumn !== 0) return
+      const [x, y] = toScreen(view, size, (column + fold.columns / 2) * plan.wide, 0)
       ctx.save()
       ctx.translate(x, y - 5)
       ctx.rotate(-Math.PI / 2)
@@ -402,14 +413,20 @@ export class Painter {
       ctx.fillText(short(fabric.names[node], 16), 0, 0)
       ctx.restore()
     })
+    if (fold.rows * fold.columns > 1) {
+      const [x, y] = toScreen(view, size, 0, plan.rows.length)
+      ctx.fillStyle = MUTED[mode]
+      ctx.fillText(`A cell is the worst of ${fold.rows} × ${fold.columns} switches; zoom in to unfold.`, x, y + 14)
+    }
     const link = picture.selectedLink
     if (link === null) return
     const chosen = plan.cells.find(({ up, down }) => up.includes(link) || down.includes(link))
     if (chosen === undefined) return
-    const [x, y] = toScreen(view, size, chosen.column, chosen.row)
+    const [row, column] = [chosen.row - (chosen.row % fold.rows), chosen.column - (chosen.column % fold.columns)]
+    const [x, y] = toScreen(view, size, column * plan.wide, row)
     ctx.strokeStyle = ACCENT[mode]
     ctx.lineWidth = 2.5
-    ctx.strokeRect(x - 1.5, y - 1.5, cell + 2, cell + 2)
+    ctx.strokeRect(x - 1.5, y - 1.5, wide * fold.columns + 2, high * fold.rows + 2)
   }
 }
 

@@ -13,7 +13,7 @@ from controller.apiserver.registry.dispatches import DispatchAnswer, DispatchReq
 from controller.apiserver.registry.encoding import key_of
 from controller.apiserver.registry.placements import BindingRequest, NewDecision, PlacementAnswer, State
 from controller.apiserver.registry.registry import Registry, retried
-from controller.apiserver.registry.task_actions import dispatch_answer, dispatch_written
+from controller.apiserver.registry.task_actions import dispatch_answer, dispatch_written, predecessors_of
 from controller.apiserver.resources.centre import CENTRE
 from controller.apiserver.resources.decision import DECISION
 from controller.apiserver.resources.node import NODE
@@ -125,6 +125,7 @@ async def _tasks_state(registry: Registry, requests: Sequence[DispatchRequest]) 
     existing = await registry.find_all([*task_keys.values(), *centre_keys.values(), *decisions.values()])
     tasks = {name: existing.get(key) for name, key in task_keys.items()}
     state = TaskState(tasks, {name: existing[key] for name, key in centre_keys.items() if key in existing})
+    state.predecessors = await predecessors_of(registry, tasks.values())
     return state, {name for name, key in decisions.items() if key in existing}
 
 

@@ -117,7 +117,7 @@ def dispatch_each(
 
     `moved` counts how often the batch has written each centre's shares so far, and is updated.
     """
-    current, taken = TaskState(dict(state.tasks), dict(state.centres)), set(decisions)
+    current, taken = TaskState(dict(state.tasks), dict(state.centres), predecessors=state.predecessors), set(decisions)
     outcomes: list[TaskState | DispatchAnswer | ApiError] = []
     for request in requests:
         if (done := dispatched_before(current, request)) is not None:

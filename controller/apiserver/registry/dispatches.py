@@ -20,8 +20,9 @@ from controller.apiserver.resources import Centre, ProbeResult, Task
 from controller.apiserver.resources.base import MAX_NAME, Count, Lines, Metadata, Name, Names, Seconds, TimeNs
 from controller.apiserver.resources.centre import UnitShare
 from controller.apiserver.resources.operator_devices import OperatorDevices, problem_of
+from controller.apiserver.resources.predecessors import OnFailure, PredecessorEnd
 from controller.apiserver.resources.probe_result import ProbeResultSpec, ProbeResultStatus
-from controller.apiserver.resources.task import HELD, TASK_ENDED, TaskPhase
+from controller.apiserver.resources.task import HELD, TASK_ENDED, TaskPhase, ends_of
 from controller.common.errors import InvalidError, NotFoundError, StaleError
 from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
@@ -121,6 +122,8 @@ class TaskState:
     centres: dict[str, Centre] = field(default_factory=dict)
     results: dict[str, ProbeResult] = field(default_factory=dict)
     """New results."""
+    predecessors: Mapping[str, Task] = field(default_factory=dict)
+    """Existing predecessors of its tasks; only read."""
 
 
 def dispatch(
@@ -135,6 +138,8 @@ def dispatch(
     for item in request.dispatches:
         task = _task(state, item.task)
         _check_task(task, item)
+        ends = ends_of(task, state.predecessors)
+        _check_predecessors(task, ends, state.predecessors)
         before = _centre(state, item.centre)
         # Compare with the version before the batch, which is the one that the caller has seen.
         version = before.shares_version - moved.get(item.centre, 0)
@@ -147,7 +152,7 @@ def dispatch(
             task=item.task, uid=task.metadata.uid, epoch=task.status.epoch + 1, unit=item.unit, units=item.units
         )
         made.centres[item.centre] = with_units(made.centres.get(item.centre, before), share)
-        made.tasks[item.task] = _dispatched(task, item, request.decision, now_ns)
+        made.tasks[item.task] = _dispatched(task, item, request.decision, now_ns, ends)
     # Once per centre, however many of its tasks the request dispatches.
     made.centres = {name: _next_version(centre) for name, centre in made.centres.items()}
     return made
@@ -269,7 +274,9 @@ def result_of(task: Task, new: NewResult) -> ProbeResult:
     return ProbeResult(metadata=Metadata(name=f"{label}{ending}"), spec=made, status=status)
 
 
-def _dispatched(task: Task, item: Dispatch, decision: NewDecision | None, now_ns: int) -> Task:
+def _dispatched(
+    task: Task, item: Dispatch, decision: NewDecision | None, now_ns: int, ends: Sequence[PredecessorEnd]
+) -> Task:
     status = replace(
         task.status,
         phase=TaskPhase.DISPATCHED,
@@ -288,6 +295,7 @@ def _dispatched(task: Task, item: Dispatch, decision: NewDecision | None, now_ns
         decision=None if decision is None else decision.name,
         expected_s=item.expected_s,
         operator_devices=item.operator_devices,
+        predecessors=tuple(ends),
         reasons=(),
     )
     return replace(task, status=status)
@@ -336,6 +344,18 @@ def _check_task(task: Task, item: Dispatch) -> None:
         raise InvalidError(f"Task {name} is only a query: it gets no units")
     if not spec.asks and not item.units:
         raise InvalidError(f"Task {name} must request at least one unit")
+
+
+def _check_predecessors(task: Task, ends: Sequence[PredecessorEnd], existing: Mapping[str, Task]) -> None:
+    """Raise StaleError for a predecessor that has not succeeded, unless any end of it will do."""
+    name, runs_anyway = task.metadata.name, task.spec.on_failure is OnFailure.RUN
+    done = {end.task for end in ends if end.succeeded or runs_anyway}
+    for before in task.spec.predecessors:
+        if before in done or (runs_anyway and before not in existing):
+            continue
+        predecessor = existing.get(before)
+        what = "does not exist" if predecessor is None else f"is {predecessor.status.phase.value}"
+        raise StaleError(f"Task {name} runs after {before}, which {what}")
 
 
 def _check_picked(task: Task, item: Pick, units: int) -> None:

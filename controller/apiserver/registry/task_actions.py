@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
@@ -16,11 +16,12 @@ from controller.apiserver.registry.dispatches import (
     Pick,
     TaskState,
 )
+from controller.apiserver.registry.encoding import key_of
 from controller.apiserver.registry.placements import NewDecision
 from controller.apiserver.registry.registry import Registry, retried
 from controller.apiserver.resources.centre import CENTRE
 from controller.apiserver.resources.probe_result import PROBE_RESULT
-from controller.apiserver.resources.task import TASK
+from controller.apiserver.resources.task import TASK, Task
 
 Check = Callable[[TaskState], None]
 
@@ -69,7 +70,15 @@ async def _state(registry: Registry, tasks: set[str], centres: set[str] | None =
         centre = await find(registry, CENTRE, name)
         if centre is not None:
             state.centres[name] = centre
+    state.predecessors = await predecessors_of(registry, state.tasks.values())
     return state
+
+
+async def predecessors_of(registry: Registry, tasks: Iterable[Task | None]) -> dict[str, Task]:
+    """Return the existing predecessors of tasks, by name."""
+    names = {name for task in tasks if task is not None for name in task.spec.predecessors}
+    existing = await registry.find_all([key_of(TASK, name) for name in sorted(names)]) if names else {}
+    return {task.metadata.name: task for task in existing.values()}
 
 
 def dispatch_written(registry: Registry, state: TaskState, made: TaskState) -> list[Written]:

@@ -8,7 +8,7 @@ from controller.apiserver.resources.task import UnitChoice
 from controller.cluster.estimates import Basis
 from controller.cluster.estimates.values import FIRMNESS
 from controller.scheduling.framework.policies import Flags, Longs, NoSettings
-from controller.scheduling.tasks.values import Offer, PendingTask, TimedOptions
+from controller.scheduling.tasks.values import Offer, PendingTask, Read, TimedOptions
 from dataplane.config import Strict
 
 
@@ -247,13 +247,13 @@ class Reachable:
     def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:
         """Return the host with no path to the centre."""
         centre = timed.offer(row).centre
-        hosts = (read.host for read in task.reads if not _leads(timed, read.host, centre))
-        return f"no path there from {next(hosts, 'its data')}"
+        sources = (read.source for read in task.reads if not _leads(timed, read, centre))
+        return f"no path there from {next(sources, 'its data')}"
 
 
-def _leads(timed: TimedOptions, host: str, centre: str) -> bool:
-    transfer = timed.view.transfer_s.get((host, centre))
-    return transfer is None or bool(np.isfinite(transfer[0]))
+def _leads(timed: TimedOptions, read: Read, centre: str) -> bool:
+    way = timed.view.way(read, centre)
+    return way is None or bool(np.isfinite(way[0]))
 
 
 class UnitsFree:

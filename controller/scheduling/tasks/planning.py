@@ -21,8 +21,16 @@ from dataplane.clock import NS_PER_S
 
 
 def order_of(tasks: Iterable[PendingTask]) -> list[PendingTask]:
-    """Return tasks in the order of decisions: the highest priority first, then first come, first served."""
-    return sorted(tasks, key=lambda task: (-task.priority, task.since_ns, task.name))
+    """Return tasks in the order of decisions: the highest priority first, then first come, first served.
+
+    Tasks of a graph come together, the one with the most work after it first.
+    """
+    return sorted(tasks, key=_order)
+
+
+def _order(task: PendingTask) -> tuple[int, int, float, int, str]:
+    first_ns = task.since_ns if task.graph_since_ns is None else task.graph_since_ns
+    return (-task.priority, first_ns, -task.rank_s, task.since_ns, task.name)
 
 
 class Plan:
@@ -57,7 +65,8 @@ class Plan:
     def timed(self, task: PendingTask, options: Options) -> TimedOptions:
         """Return the options of a task with their start and transfer times."""
         transfer_s, is_measured = self._transfer_s(task, options)
-        start_s = self._start_s(options)
+        start_s = self._start_s(options, later=task.ready_s > 0)
+        start_s = np.maximum(start_s, task.ready_s)
         if task.not_before_ns is not None and task.not_before_ns > self.view.now_ns:
             start_s = np.maximum(start_s, (task.not_before_ns - self.view.now_ns) / NS_PER_S)
         slowdown, waits_s = np.ones(len(options)), np.zeros(len(options))
@@ -67,11 +76,11 @@ class Plan:
             start_s = start_s + waits_s
         return TimedOptions(self.view, options, start_s, transfer_s, is_measured, slowdown, waits_s)
 
-    def _start_s(self, options: Options) -> Floats:
+    def _start_s(self, options: Options, *, later: bool) -> Floats:
         starts = self._starts.get(id(options))
         if starts is None or starts.options is not options:
             starts = self._starts[id(options)] = _Starts(self.view, options)
-        return starts.now(self._taken)
+        return starts.now(self._taken, later=later)
 
     def _transfer_s(self, task: PendingTask, options: Options) -> tuple[Floats, Flags]:
         """Return the transfer time of the task's data to each option's centre, and whether it is measured."""
@@ -115,15 +124,19 @@ class _Starts:
     def __init__(self, view: CentresView, options: Options) -> None:
         self.options, self._view, self._seen = options, view, 0
         self._start_s = np.full(len(options), math.inf)
+        self._own_s = self._start_s.copy()
         for position in options.rows_of:
             self._read(position)
 
-    def now(self, taken: Sequence[int]) -> Floats:
-        """Return the column; `taken` lists every place that units were taken from in this plan, in order."""
+    def now(self, taken: Sequence[int], *, later: bool) -> Floats:
+        """Return the column; `taken` lists every place that units were taken from in this plan, in order.
+
+        A task that begins `later` borrows no units: loans begin now.
+        """
         for position in set(taken[self._seen :]):
             self._read(position)
         self._seen = len(taken)
-        return self._start_s.copy()
+        return (self._own_s if later else self._start_s).copy()
 
     def _read(self, position: int) -> None:
         slots = self._view.slots[position]
@@ -131,12 +144,13 @@ class _Starts:
             high = float(self.options.high[row])
             units = int(self.options.units[row])
             self._start_s[row] = slots.start_s(units, high if math.isfinite(high) else math.inf)
+            self._own_s[row] = slots.own_s(units)
 
 
 def _transfer_times(task: PendingTask, options: Options, view: CentresView) -> tuple[Floats, Flags]:
     seconds, is_measured = np.zeros(len(view.offers)), np.ones(len(view.offers), np.bool_)
     for position, offer in enumerate(view.offers):
-        rates = [view.transfer_s.get((read.host, offer.centre)) for read in task.reads]
+        rates = [view.way(read, offer.centre) for read in task.reads]
         for read, rate in zip(task.reads, rates, strict=True):
             if rate is not None:
                 seconds[position] += read.nbytes * rate[0] if read.nbytes else 0.0

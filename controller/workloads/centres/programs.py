@@ -36,6 +36,8 @@ from controller.workloads.centres.settings import CentreSettings
 from dataplane.blas_threads import VARIABLES
 
 PROBE_FILE: Final = "probe.json"
+INPUTS: Final = "MILLRACE_INPUTS"
+"""Variable with the ends of a task's predecessors, as in its status."""
 _MILLI: Final = 1000
 _ROOT: Final = str(Path(__file__).resolve().parents[3])
 _PYTHONPATH: Final = "PYTHONPATH"
@@ -136,6 +138,7 @@ def order_of(  # noqa: PLR0917 - the last two are for few tasks
         "MILLRACE_UNIT": unit.name,
         "MILLRACE_UNITS": str(units),
         DEVICES: text_of(task.status.operator_devices),
+        **_inputs_of(task),
     }
     return JobOrder(
         mark=mark,
@@ -151,6 +154,12 @@ def order_of(  # noqa: PLR0917 - the last two are for few tasks
         grace_s=settings.grace_s,
         output_limit_bytes=settings.output_limit_bytes,
     )
+
+
+def _inputs_of(task: Task) -> dict[str, str]:
+    """Return the variable that tells a task where its predecessors ran and left their data; {} without any."""
+    ends = task.status.predecessors
+    return {INPUTS: msgspec.json.encode(ends).decode()} if ends else {}
 
 
 def _run_of(task: Task, program: Program, python: str) -> Run:

@@ -40,6 +40,8 @@ def show(
         ("unit", status.unit),
         ("units", status.units),
         ("operators run on", text_of(status.operator_devices) if status.operator_devices else None),
+        ("runs after", ", ".join(spec.predecessors) or None),
+        ("if one fails", spec.on_failure.value if spec.predecessors else None),
         ("could run on", ", ".join(status.could_run) or None),
         *((what, None if at is None else utc(at)) for what, at in times),
         ("expected, at most", None if status.expected_s is None else f"{status.expected_s:.4g} s"),

@@ -35,8 +35,8 @@ class TaskLessons:
     def dispatched(self, task: Task, note: Note | None) -> None:
         """Report a dispatched task, and track its outcome.
 
-        The measured time is from a task's submission to its start; for a task that is sent again, from its new
-        dispatch.
+        The measured time is from a task's submission, or the end of its last predecessor, to its start; for a task
+        that is sent again, from its new dispatch.
         """
         name, learner = task.metadata.name, self._lessons.learners.get(task.spec.profile)
         now = self._view.tasks.get(name)
@@ -45,7 +45,8 @@ class TaskLessons:
         status = now.status
         key = f"{name}/{status.epoch}"
         note(key)
-        asked_ns = now.metadata.created_ns if status.epoch == 1 else status.dispatched_ns or 0
+        ready_ns = max((end.finished_ns or 0 for end in status.predecessors), default=0)
+        asked_ns = max(now.metadata.created_ns, ready_ns) if status.epoch == 1 else status.dispatched_ns or 0
         self._lessons.record(name, learner, key=key, epoch=status.epoch, asked_ns=asked_ns)
         self.read_outcome(now)
 

@@ -20,6 +20,7 @@ from controller.apiserver.registry.placements import NewDecision
 from controller.apiserver.resources import Decision, Metadata, Task
 from controller.apiserver.resources.base import Resource
 from controller.apiserver.resources.decision import DecisionSpec
+from controller.apiserver.resources.predecessors import PredecessorEnd
 from controller.apiserver.resources.task import TaskPhase
 from controller.common.errors import ApiError, NotFoundError, StaleError
 from controller.scheduling.serving.decisions import decision_name
@@ -90,6 +91,7 @@ class Writer:
             decision = NewDecision(name=decision_name(item.task, secrets.token_hex(5)), spec=due.spec)
             request = DispatchRequest(dispatches=(item,), decision=decision)
             state.tasks = {item.task: due.task}
+            state.predecessors = self._view.tasks if due.task.spec.predecessors else {}
             try:
                 outcome = dispatches.dispatch(
                     state, request, max(self.now_ns(), centre.status.heartbeat_ns or 0), moved
@@ -135,10 +137,11 @@ class Writer:
         """Write parts of a task's status; return whether they were accepted."""
         return await self._replace_status(replace(task, status=replace(task.status, **parts)))
 
-    async def tell(self, task: Task, phase: TaskPhase, reason: str) -> None:
-        """Write why a task waits, unless that is already written."""
-        if task.status.phase is not phase or task.status.reasons != (reason,):
-            await self.status(task, phase=phase, reasons=(reason,))
+    async def tell(self, task: Task, phase: TaskPhase, reason: str, ends: tuple[PredecessorEnd, ...] = ()) -> None:
+        """Write why a task waits, and which predecessors have ended, unless that is already written."""
+        status = task.status
+        if status.phase is not phase or status.reasons != (reason,) or status.predecessors != ends:
+            await self.status(task, phase=phase, reasons=(reason,), predecessors=ends)
 
     async def keep(self, subject: str, spec: DecisionSpec) -> None:
         """Save a decision that has led to nothing yet."""

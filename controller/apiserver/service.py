@@ -278,6 +278,8 @@ class Service:
     async def complete(self, principal: Principal, request: CompletionRequest) -> DispatchAnswer:
         """Complete tasks and release their units, all or none."""
         access.check_decision(principal, request.decision)
+        for item in request.completions:
+            access.check_member(principal, item.task, item.centre)
         self.health.check()
         return await task_actions.complete(self.registry, request, _completing(principal))
 

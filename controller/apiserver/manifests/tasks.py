@@ -116,6 +116,8 @@ class TaskScript(Strict, frozen=True):
     unit: Name | None = None
     units: Annotated[tuple[Annotated[int, Meta(ge=1, le=1 << 30)], ...], Meta(max_length=64)] = ()
     """Acceptable numbers of units; empty: as many as help."""
+    centres: Annotated[int, Meta(ge=1, le=64)] = 1
+    """Number of centres that run it at the same time, each on `units`."""
     choice: UnitChoice = UnitChoice.CONFIGURATION
     profile: Name | None = None
     """Default: `accelerated` for SQL with tables, whose operators then get devices; else `measured`."""
@@ -201,6 +203,7 @@ def _task(document: Document[TaskScript], now_ns: int, folder: Path, stem: str) 
         centre=script.centre,
         unit=script.unit,
         units=script.units,
+        centres=script.centres,
         choice=_choice(document),
         profile=script.profile or (_ACCELERATED if script.program.tables else _MEASURED),
         priority=script.priority,

@@ -31,7 +31,9 @@ async def dispatch(registry: Registry, request: DispatchRequest) -> DispatchAnsw
 
     async def once() -> DispatchAnswer:
         state = await _state(
-            registry, {item.task for item in request.dispatches}, {item.centre for item in request.dispatches}
+            registry,
+            {item.task for item in request.dispatches},
+            {centre for item in request.dispatches for centre in item.centres},
         )
         made = dispatches.dispatch(state, request, registry.now_ns())
         return await _write(registry, state, made, request.decision)
@@ -65,13 +67,18 @@ async def complete(registry: Registry, request: CompletionRequest, check: Check)
 async def _state(registry: Registry, tasks: set[str], centres: set[str] | None = None) -> TaskState:
     """Read the state for a request; adds the tasks' current centres."""
     state = TaskState({name: await find(registry, TASK, name) for name in sorted(tasks)})
-    held = {task.status.centre for task in state.tasks.values() if task is not None and task.status.centre is not None}
+    held = {centre for task in state.tasks.values() if task is not None for centre in _centres_of(task)}
     for name in sorted(held | (centres or set())):
         centre = await find(registry, CENTRE, name)
         if centre is not None:
             state.centres[name] = centre
     state.predecessors = await predecessors_of(registry, state.tasks.values())
     return state
+
+
+def _centres_of(task: Task) -> set[str]:
+    status = task.status
+    return {member.centre for member in status.members} | ({status.centre} if status.centre is not None else set())
 
 
 async def predecessors_of(registry: Registry, tasks: Iterable[Task | None]) -> dict[str, Task]:

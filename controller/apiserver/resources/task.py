@@ -136,6 +136,8 @@ class TaskSpec(Strict, frozen=True):
 
     A probe with choice `centre` and no number leaves that to the centre too.
     """
+    centres: Annotated[int, Meta(ge=1, le=64)] = 1
+    """Number of centres that run it at the same time, each on `units`; it gets all of them or none."""
     repetitions: Annotated[int, Meta(ge=1, le=10_000)] = 1
     profile: Name = "measured"
     """Scheduler profile that decides about it."""
@@ -187,11 +189,25 @@ HELD = (TaskPhase.DISPATCHED, TaskPhase.RUNNING)
 TASK_ENDED = (TaskPhase.SUCCEEDED, TaskPhase.FAILED)
 
 
+class Member(Strict, frozen=True):
+    """The part of a task that one of its centres runs."""
+
+    centre: Name
+    unit: Name
+    units: Count
+    phase: TaskPhase = TaskPhase.DISPATCHED
+    """Pending if the centre has given it back."""
+    engine_id: Line = ""
+    exit_code: int | None = None
+    run_time_s: Seconds | None = None
+    reasons: Lines = ()
+
+
 class TaskStatus(Strict, frozen=True):
     """Location and state.
 
-    Dispatches, picks and completions write centre, unit, units, epoch, operator_devices, could_run, exit_code, result
-    and times.
+    Dispatches, picks and completions write centre, unit, units, epoch, operator_devices, could_run, exit_code, result,
+    members and times. For a task at several centres, centre, unit and units are those of its first member.
     """
 
     phase: TaskPhase = TaskPhase.PENDING
@@ -221,6 +237,10 @@ class TaskStatus(Strict, frozen=True):
     """Longest expected run time at dispatch."""
     predecessors: Ends = ()
     """Predecessors that have ended."""
+    members: Annotated[tuple[Member, ...], Meta(max_length=64)] = ()
+    """Parts of a task that several centres run, in the order of their ranks."""
+    stopping: Line = ""
+    """Why its members are being stopped: one of them has not succeeded."""
     reasons: Lines = ()
 
 
@@ -238,6 +258,8 @@ _ACTIONS: Final = (
     "run_time_s",
     "result",
     "user",
+    "members",
+    "stopping",
 )
 """Parts of the status that only the server writes."""
 _SCHEDULERS: Final = ("decision", "cost", "expected_s", "predecessors")
@@ -259,6 +281,24 @@ class Task(Resource, frozen=True):
         """True if it holds units of a centre."""
         return self.status.phase in HELD
 
+    @property
+    def held_units(self) -> dict[str, int]:
+        """Units that it holds, by centre."""
+        status = self.status
+        if not self.is_held:
+            return {}
+        if status.members:
+            return {member.centre: member.units for member in status.members if member.phase in HELD}
+        return {} if status.centre is None else {status.centre: status.units or 0}
+
+    def at(self, centre: str) -> Task:
+        """Return the task as one of its centres sees it: the status of its own part."""
+        member = next((member for member in self.status.members if member.centre == centre), None)
+        if member is None:
+            return self
+        parts = {name: getattr(member, name) for name in member.__struct_fields__}
+        return replace(self, status=replace(self.status, **parts))
+
 
 class TaskStrategy(Strategy[Task]):
     """Tasks: dispatches, picks and completions decide what they hold; the spec is fixed from then on."""
@@ -273,6 +313,7 @@ class TaskStrategy(Strategy[Task]):
             _check_edges(current, wanted)
             _check_spec(current, wanted)
         _check_data(wanted)
+        _check_centres(wanted)
         program = wanted.spec.program
         check_secrets("Task", wanted.metadata, named=bool(program.secrets))
         if current is None or current.spec.program != program:
@@ -307,6 +348,8 @@ class TaskStrategy(Strategy[Task]):
 
     def prepare_status(self, current: Task, wanted: Task, principal: Principal, server: Server) -> Task:
         """Keep what actions write, and for centres also what schedulers write."""
+        if principal.role is Role.CENTRE and current.status.members:
+            return member_reported(current, wanted, principal.subject or "", server.now_ns())
         return reported(current, wanted, server.now_ns(), by_centre=principal.role is Role.CENTRE)
 
     def is_held(self, current: Task) -> bool:
@@ -320,7 +363,8 @@ class TaskStrategy(Strategy[Task]):
             return Usage()
         waits = phase in {TaskPhase.PENDING, TaskPhase.PROBING}
         picked = resource.status.units if resource.spec.leaves_count else None
-        return Usage(tasks=1, pending=int(waits), units=max(resource.spec.units, default=picked or 1))
+        units = max(resource.spec.units, default=picked or 1) * resource.spec.centres
+        return Usage(tasks=1, pending=int(waits), units=units)
 
     def priority(self, resource: Task) -> int:
         """Return the priority of the spec."""
@@ -374,6 +418,25 @@ def reported(current: Task, made: Task, now_ns: int, *, by_centre: bool) -> Task
     return replace(made, status=status)
 
 
+def member_reported(current: Task, made: Task, centre: str, now_ns: int) -> Task:
+    """Return a task's new status after a report about one of its members; raise StaleError for another epoch.
+
+    It runs once none of its members has yet to start.
+    """
+    before, name = current.at(centre).status, current.metadata.name
+    if made.status.epoch != before.epoch:
+        raise StaleError(f"Task {name} is in epoch {before.epoch}, no longer in {made.status.epoch}")
+    _check_phase(name, before.phase, made.status.phase, by_centre=True)
+    members = tuple(
+        replace(member, phase=made.status.phase, engine_id=made.status.engine_id) if member.centre == centre else member
+        for member in current.status.members
+    )
+    status = replace(current.status, members=members)
+    if status.phase is TaskPhase.DISPATCHED and all(member.phase is not TaskPhase.DISPATCHED for member in members):
+        status = replace(status, phase=TaskPhase.RUNNING, started_ns=now_ns)
+    return replace(current, status=status)
+
+
 def _is_of_one_account(task: Task, other: Task) -> bool:
     return task.metadata.account == other.metadata.account
 
@@ -397,6 +460,21 @@ def _check_data(task: Task) -> None:
     outputs = [output.name for output in spec.outputs]
     if twice := next((output for index, output in enumerate(outputs) if output in outputs[:index]), None):
         raise InvalidError(f"Task {name}: outputs: {twice} is given twice")
+
+
+def _check_centres(task: Task) -> None:
+    """Raise InvalidError for a task of several centres that only one can run."""
+    spec = task.spec
+    if spec.centres == 1:
+        return
+    problems = (
+        (spec.is_probe or spec.asks, "a probe runs"),
+        (spec.centre is not None, "a task with a stated centre runs"),
+        (spec.choice is UnitChoice.CENTRE, "a task whose unit its centre chooses runs"),
+        (bool(spec.program.tables), "SQL with tables runs"),
+    )
+    if problem := next((text for applies, text in problems if applies), None):
+        raise InvalidError(f"Task {task.metadata.name}: centres: {problem} at one centre, not at {spec.centres}")
 
 
 def _check_outputs(task: Task, existing: Mapping[str, Task]) -> None:
@@ -440,13 +518,13 @@ TASK = Kind(
     "tasks",
     Task,
     fields={
-        "centre": lambda task: task.status.centre,
+        "centre": lambda task: tuple(member.centre for member in task.status.members) or task.status.centre,
         "phase": lambda task: task.status.phase.value,
         "probe": lambda task: "true" if task.spec.is_probe else "false",
     },
     columns={
         "phase": lambda task: task.status.phase.value,
-        "centre": lambda task: task.status.centre,
+        "centre": lambda task: " ".join(task.held_units) if task.status.members else task.status.centre,
         "units": lambda task: task.status.units,
     },
     rights=Rights(

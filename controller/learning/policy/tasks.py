@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -55,9 +55,15 @@ class LearnedTasks(LearningPolicy):
 
     def note(self, task: PendingTask, timed: TimedOptions, rows: Longs, row: int) -> Callable[[str], None]:
         """Return a callback that records, by a key, that a task got one of some options."""
+        return self.note_set(task, timed, rows, (row,))
+
+    def note_set(
+        self, task: PendingTask, timed: TimedOptions, rows: Longs, chosen: Sequence[int]
+    ) -> Callable[[str], None]:
+        """Return a callback that records, by a key, that a task got several options, each of another centre."""
         centres, answer = self._answer(task, timed, rows)
-        action = int(centres.of_offer[timed.options.offer[row]])
-        return lambda key: self.network.decided(key, answer, action)
+        actions = [int(centres.of_offer[timed.options.offer[row]]) for row in chosen]
+        return lambda key: self.network.decided(key, answer, *actions)
 
     def _answer(self, task: PendingTask, timed: TimedOptions, rows: Longs) -> tuple[Centres, Answer]:
         """Return the centres, and the network's answer about them; computed once for the same question."""

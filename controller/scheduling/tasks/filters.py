@@ -161,8 +161,10 @@ class FirmEstimate:
         flags: Flags = firmness <= FIRMNESS.index(self._settings.weakest)
         if self._settings.else_weakest is not None and not (flags & takes_tasks).any():
             flags = firmness <= FIRMNESS.index(self._settings.else_weakest)
-        if task.measures_itself and not (flags & takes_tasks & np.isfinite(timed.start_s)).any():
-            return None
+        if task.measures_itself:
+            possible = np.flatnonzero(flags & takes_tasks & np.isfinite(timed.start_s))
+            if len({timed.offer(row).centre for row in possible.tolist()}) < task.centres:
+                return None
         return flags
 
     def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:  # noqa: ARG002

@@ -47,11 +47,13 @@ class Plan:
     def decide(self, profile: TaskProfile, task: PendingTask, options: Options) -> Verdict:
         """Return the decision about a task, and reserve its units in the books."""
         verdict = decide(profile, task, self.timed(task, options))
-        if (option := verdict.option) is not None and verdict.row is not None:
-            held_s = float(verdict.timed.transfer_s[verdict.row] + options.high[verdict.row])
-            held_s = held_s if math.isfinite(held_s) else math.inf
+        start_s = verdict.start_s
+        held_s = verdict.finish_s - start_s
+        held_s = held_s if math.isfinite(held_s) else math.inf
+        for row in verdict.rows:
+            option = verdict.timed.options.items[row]
             position = self.view.place[option.offer]
-            self.view.slots[position].take(option.units, held_s, verdict.start_s)
+            self.view.slots[position].take(option.units, held_s, start_s)
             self._taken.append(position)
             if not self.view.slots[position].free:
                 self._open.discard(position)

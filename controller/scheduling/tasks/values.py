@@ -63,6 +63,8 @@ class PendingTask:
     deadline_ns: int | None = None
     operators: tuple[OperatorCount, ...] = ()
     measures_itself: bool = False
+    centres: int = 1
+    """Number of centres that it needs at the same time."""
     expected_s: tuple[tuple[DeviceKind, float], ...] = ()
     """Run times that its user expects, by kind of device."""
     ready_s: float = 0.0

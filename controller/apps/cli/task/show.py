@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,15 @@ from controller.apps.cli.cluster.api import Address, client_of
 from controller.apps.cli.shared.output import Format, FormatOption, utc
 from controller.apps.cli.shared.output import show as show_rows
 from controller.apps.cli.task.waiting import phase_of
+
+if TYPE_CHECKING:
+    from controller.apiserver.resources.task import Member
+
+
+def part_line(member: Member) -> str:
+    """Return a line on the part of a task that one of its centres runs."""
+    why = f": {'; '.join(member.reasons)}" if member.reasons else ""
+    return f"{member.centre}: {member.units} of {member.unit}, {member.phase.value}{why}"
 
 
 def show(
@@ -36,7 +45,8 @@ def show(
         ("type", spec.task_type),
         ("program", f"{spec.program.kind} {spec.program.entry}".strip()),
         ("user", status.user or None),
-        ("centre", status.centre),
+        ("centre", None if status.members else status.centre),
+        *(("part", part_line(member)) for member in status.members),
         ("unit", status.unit),
         ("units", status.units),
         ("operators run on", text_of(status.operator_devices) if status.operator_devices else None),

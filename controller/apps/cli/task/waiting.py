@@ -64,8 +64,11 @@ def line_of(task: Task) -> str:
     status = task.status
     where = "" if status.centre is None else f" at {status.centre}"
     units = "" if not status.units else f", {status.units} of {status.unit or 'the units it chooses'}"
-    why = f": {'; '.join(status.reasons[:3])}" if status.reasons else ""
-    return f"{phase_of(task)}{where}{units}{why}"
+    if status.members:
+        parts = (f"{part.centre} ({part.units} of {part.unit})" for part in status.members)
+        where, units = f" at {', '.join(parts)}", ""
+    why = status.stopping or "; ".join(status.reasons[:3])
+    return f"{phase_of(task)}{where}{units}{f': {why}' if why else ''}"
 
 
 def predecessor_line(client: SyncApiClient, name: str) -> str:

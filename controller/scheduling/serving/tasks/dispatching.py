@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import structs
 
-from controller.apiserver.registry.dispatches import Dispatch
+from controller.apiserver.registry.dispatches import Dispatch, OtherMember
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.decision import DecisionSpec
 from controller.apiserver.resources.decision import Outcome as DecisionOutcome
@@ -198,7 +198,7 @@ class Dispatching:
         for task in self._view.tasks.values():
             if task.is_held:
                 account = task.metadata.account
-                held[account] = held.get(account, 0.0) + (task.status.units or 0) / weights.of(account)
+                held[account] = held.get(account, 0.0) + sum(task.held_units.values()) / weights.of(account)
         ordered = order_of(pending)
         accounts = {name: task.metadata.account for name, task in tasks.items()}
         return [
@@ -207,7 +207,7 @@ class Dispatching:
             for task in in_turn(
                 level,
                 lambda task: accounts[task.name],
-                lambda task: max(task.units, default=1) / weights.of(accounts[task.name]),
+                lambda task: task.centres * max(task.units, default=1) / weights.of(accounts[task.name]),
                 held,
             )
         ]
@@ -251,7 +251,9 @@ class Dispatching:
         option = verdict.option
         assert option is not None
         assert verdict.row is not None
-        high, profile = float(verdict.timed.options.high[verdict.row]), self._profiles[task.spec.profile]
+        options, profile = verdict.timed.options, self._profiles[task.spec.profile]
+        high = max(float(options.high[row]) for row in verdict.rows)
+        others = (options.items[row] for row in verdict.others)
         item = Dispatch(
             task=task.metadata.name,
             centre=option.offer[0],
@@ -259,6 +261,9 @@ class Dispatching:
             units=option.units,
             expected_s=high if math.isfinite(high) and not profile.benchmark else None,
             operator_devices=devices_of(profile, verdict),
+            others=tuple(
+                OtherMember(centre=other.offer[0], unit=other.offer[1], units=other.units) for other in others
+            ),
         )
         return _Due(task, item, self._decision(task, verdict)[0], self._lessons.note(task, verdict))
 

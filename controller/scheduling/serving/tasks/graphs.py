@@ -76,8 +76,8 @@ class Predictions:
 
     def note(self, verdict: Verdict) -> None:
         """Take what was decided about a task."""
-        if (option := verdict.option) is not None and verdict.row is not None:
-            self._planned[verdict.task.name] = (option.offer[0], float(verdict.timed.finish_s[verdict.row]))
+        if (option := verdict.option) is not None:
+            self._planned[verdict.task.name] = (option.offer[0], verdict.finish_s)
 
     def ahead(self, task: Task, pending: PendingTask, standing: Standing) -> PendingTask | None:
         """Return a task as it will be once its predecessors have ended; None if one's end is unknown."""

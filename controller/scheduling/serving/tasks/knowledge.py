@@ -335,6 +335,7 @@ def pending_of(task: Task, task_type: str, kernels: frozenset[str]) -> PendingTa
         spec.not_before_ns,
         spec.deadline_ns,
         spec.operators,
+        centres=spec.centres,
         expected_s=tuple(sorted(spec.expected.items())),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.task import TASK_ENDED, TaskPhase
-from controller.scheduling.framework.lessons import Learner, Note
+from controller.scheduling.framework.lessons import Learner, Note, SetLearner
 from controller.scheduling.serving.lessons import Lessons
 from controller.scheduling.serving.tasks.view import WAITING, TasksView
 from controller.scheduling.tasks.deciding import Verdict
@@ -15,7 +15,7 @@ def utilisation_of(view: TasksView) -> float:
     ready = {name: centre for name, centre in view.centres.items() if centre.status.ready}
     units = sum(offer.count for centre in ready.values() for offer in centre.status.units)
     running = (task for task in view.tasks.values() if task.status.phase is TaskPhase.RUNNING)
-    held = sum(task.status.units or 0 for task in running if task.status.centre in ready)
+    held = sum(count for task in running for centre, count in task.held_units.items() if centre in ready)
     return min(held / units, 1.0) if units else 0.0
 
 
@@ -30,6 +30,8 @@ class TaskLessons:
         learner = self._lessons.learners.get(task.spec.profile)
         if not isinstance(learner, Learner) or verdict.row is None:
             return None
+        if verdict.others and isinstance(learner, SetLearner):
+            return learner.note_set(verdict.task, verdict.timed, verdict.examined.passing, verdict.rows)
         return learner.note(verdict.task, verdict.timed, verdict.examined.passing, verdict.row)
 
     def dispatched(self, task: Task, note: Note | None) -> None:

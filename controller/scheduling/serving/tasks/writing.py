@@ -83,24 +83,28 @@ class Writer:
         problems: list[tuple[Due, ApiError]] = []
         requests = []
         for due in batch:
-            centre = state.centres.get(due.item.centre)
-            if centre is None:
+            centres = {name: state.centres[name] for name in due.item.centres if name in state.centres}
+            if len(centres) < len(due.item.centres):
                 continue
-            version = centre.shares_version - moved[due.item.centre]
-            item = replace(due.item, task_revision=due.task.metadata.revision, shares_version=version)
+            versions = {name: centre.shares_version - moved[name] for name, centre in centres.items()}
+            item = replace(
+                due.item,
+                task_revision=due.task.metadata.revision,
+                shares_version=versions[due.item.centre],
+                others=tuple(replace(other, shares_version=versions[other.centre]) for other in due.item.others),
+            )
+            heard_ns = max(centre.status.heartbeat_ns or 0 for centre in centres.values())
             decision = NewDecision(name=decision_name(item.task, secrets.token_hex(5)), spec=due.spec)
             request = DispatchRequest(dispatches=(item,), decision=decision)
             state.tasks = {item.task: due.task}
             state.predecessors = self._view.tasks if due.task.spec.predecessors else {}
             try:
-                outcome = dispatches.dispatch(
-                    state, request, max(self.now_ns(), centre.status.heartbeat_ns or 0), moved
-                )
+                outcome = dispatches.dispatch(state, request, max(self.now_ns(), heard_ns), moved)
             except (StaleError, NotFoundError) as error:
                 problems.append((due, error))
                 continue
             state.centres.update(outcome.centres)
-            moved[item.centre] += 1
+            moved.update(outcome.centres.keys())
             sent.append(due)
             expected.append(outcome)
             requests.append(request)
@@ -120,7 +124,7 @@ class Writer:
     async def complete(self, item: Completion) -> bool:
         """Take a task from a silent centre; return whether that succeeded."""
         task = self._view.tasks[item.task]
-        centres = {name: centre for name, centre in self._view.centres.items() if name == task.status.centre}
+        centres = {name: centre for name, centre in self._view.centres.items() if name in task.held_units}
         request = CompletionRequest(completions=(item,))
         try:
             answer = await self._client.complete(request)
@@ -191,7 +195,7 @@ class Writer:
             self._metrics.conflicts.inc()
             LOGGER.info("task %s: decided again: %s", due.item.task, error)
             await self.read_again(Task, due.item.task)
-        for name in dict.fromkeys(due.item.centre for due, _ in problems):
+        for name in dict.fromkeys(name for due, _ in problems for name in due.item.centres):
             if (centre := self._view.centres.get(name)) is not None:
                 await self.read_again(type(centre), name)
 

@@ -27,7 +27,7 @@ class LearnedTasks(LearningPolicy):
     """
 
     def __init__(self, settings: LiveSettings, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        super().__init__(settings, "tasks", _example, clock_ns)
+        super().__init__(settings, "tasks", example, clock_ns)
         self._fallback: Score[PendingTask, TimedOptions] | None = None
         if settings.fallback:
             self._fallback = make_policy(TASKS, settings.fallback, {}, ("points", "reason"))
@@ -80,7 +80,8 @@ class LearnedTasks(LearningPolicy):
         return self._asked[1:]
 
 
-def _example(made_for: MadeFor) -> Observation:
+def example(made_for: MadeFor) -> Observation:
+    """Return an observation like those that a network of tasks is made for: its features, and one centre."""
     view = CentresView(0, (Offer("any", "unit", 1),), {"any": CentreState("any")}, (Slots(1),))
     none, never = np.zeros(0), np.zeros(0, np.bool_)
     timed = TimedOptions(view, Options.of((), {}), none, none, never, none, none)

@@ -136,9 +136,9 @@ class TaskScheduler:
             # Clear before the round, so that a change during it starts another one.
             self._changed.clear()
             if len(self._listed) == len(KINDS):
-                await self._round()
+                await self.run_round()
 
-    async def _round(self) -> None:
+    async def run_round(self) -> None:
         """Do everything that is due once; whatever fails is tried again in the next round."""
         begun_ns = self._clock.now_ns()
         try:

@@ -123,7 +123,8 @@ async def run_part_of_two(world: CentreWorld) -> None:
     other = await centres.create(Centre(metadata=Metadata(name="c2")))
     status = CentreStatus(ready=True, units=(UnitType(name="core", count=1),))
     await centres.replace_status(replace(other, status=status))
-    told = """test "$MILLRACE_CENTRE_RANK $MILLRACE_CENTRES" = "0 c1,c2" && echo "$MILLRACE_INPUTS" | grep '"task":"good"' """
+    is_first = 'test "$MILLRACE_CENTRE_RANK $MILLRACE_CENTRES" = "0 c1,c2"'
+    told = f"""{is_first} && echo "$MILLRACE_INPUTS" | grep '"task":"good"'"""
     for name, text, phase in (("pair", told, TaskPhase.SUCCEEDED), ("torn", "sleep 1000", TaskPhase.FAILED)):
         await tasks.create(Task(metadata=Metadata(name=name), spec=script(text, centres=2, after=("good",))))
         others = (OtherMember(centre="c2", unit="core"),)

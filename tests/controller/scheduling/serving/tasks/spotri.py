@@ -166,7 +166,7 @@ class VirtualWorld:
         return self.clock.now_ns() / NS_PER_S
 
     def take(self, resource: Resource) -> None:
-        self.scheduler.view.take(resource, self.clock.now_ns())
+        self.scheduler.take(resource)
 
     async def _start(self, task: Task) -> None:
         running = replace(task, status=replace(task.status, phase=TaskPhase.RUNNING))

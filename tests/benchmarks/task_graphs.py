@@ -1,0 +1,78 @@
+"""Task graphs in the live scheduler: hetero_spotri as tasks of sleeps, planned in different ways, at virtual time.
+
+`python -m tests.benchmarks.task_graphs`: a real service and scheduler, and centres of 16 cores and 4 units with a GPU
+in three parts of a fat tree, whose clock jumps from the end of a task to the next. The file has no sizes of edges: each
+is `--mib`. Reported are the seconds until the last task has ended; a ratio above 1 means that HEFT is better.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import tempfile
+import time
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from controller.scheduling.framework.profiles import PolicySettings
+from controller.scheduling.tasks.profiles import HEFT, MEASURED, TaskProfileSettings
+from controller.scheduling.tasks.settings import TaskSettings
+from tests.controller.scheduling.serving.tasks.spotri import (
+    first_tasks,
+    seconds_on,
+    tasks_of,
+    unit_types,
+    virtual_world,
+)
+
+SIDES: dict[str, tuple[TaskProfileSettings, int]] = {
+    "heft": (HEFT, 64),
+    "heft, ready tasks only": (HEFT, 0),
+    "measured": (MEASURED, 64),
+    "arrival": (replace(HEFT, name="arrival", order="arrival"), 0),
+    "thrift": (replace(HEFT, name="thrift", scores=(PolicySettings(policy="thrift"),)), 0),
+}
+
+
+async def makespan_s(profile: TaskProfileSettings, ahead: int, number: int | None, nbytes: int) -> tuple[float, float]:
+    """Return the virtual seconds that the graph takes, and the real ones of the run."""
+    begun_s = time.monotonic()
+    tasks = tasks_of(first_tasks(number), nbytes=nbytes, profile=profile.name)
+    with tempfile.TemporaryDirectory() as folder:
+        settings = TaskSettings(profiles=(profile,), ahead=ahead)
+        async with virtual_world(Path(folder), settings, "fat-tree-4") as world:
+            await world.add_centre("c1", "h1", *unit_types(6, 0))
+            await world.add_centre("c2", "h5", *unit_types(6, 0))
+            await world.add_centre("c3", "h9", *unit_types(4, 4))
+            await world.run(tasks)
+            return world.elapsed_s, time.monotonic() - begun_s
+
+
+def main() -> None:
+    """Print the makespans of all sides."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, help="the graph's first tasks; default: all")
+    parser.add_argument("--mib", type=int, default=64, help="size of each task's output")
+    options = parser.parse_args()
+    graph = tasks_of(first_tasks(options.tasks))
+    bound_s = sum(min(seconds_on(task, "gpu"), seconds_on(task, "cpu")) for task in graph) / 20
+    print(f"{len(graph)} tasks, {options.mib} MiB an edge; work over all units: {bound_s:.1f} s")
+    ended = {}
+    for name, (profile, ahead) in SIDES.items():
+        ended[name], took_s = asyncio.run(makespan_s(profile, ahead, options.tasks, options.mib << 20))
+        print(f"{name:24} {ended[name]:8.2f} s   (run in {took_s:.1f} s)", flush=True)
+    figures = {
+        "tasks": len(graph),
+        "heft_s": round(ended["heft"], 3),
+        **{
+            f"heft_over_{name.split(',')[0]}": round(ended[name] / ended["heft"], 3) for name in ("measured", "arrival")
+        },
+        "ahead_over_ready_only": round(ended["heft, ready tasks only"] / ended["heft"], 3),
+    }
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

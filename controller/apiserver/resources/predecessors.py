@@ -15,7 +15,8 @@ from msgspec import Meta
 from controller.apiserver.resources.base import Count, Name, TimeNs
 from dataplane.config import Strict
 
-MOST_EDGES: Final = 256
+MOST_EDGES: Final = 128
+"""Bounds what a program is told of them in its environment, a string of at most 128 KiB."""
 _MOST_SHOWN: Final = 12
 """Tasks of a cycle that a message names."""
 

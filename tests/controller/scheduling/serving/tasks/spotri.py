@@ -39,7 +39,7 @@ from dataplane.rpc.access import Principal, Role
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import DeviceKind
 
-DATA = Path(__file__).parents[7] / "shared" / "data" / "hetero_spotri_spotri-320-10.txt"
+DATA = Path(__file__).parents[6] / "shared" / "data" / "hetero_spotri_spotri-320-10.txt"
 ADMIN = Principal("test", Role.ADMIN)
 START_NS = 1_900_000_000 * NS_PER_S
 SLEEP = 'case "$MILLRACE_UNIT" in gpu) sleep {gpu:.6f};; *) sleep {cpu:.6f};; esac'

@@ -207,7 +207,7 @@ def planned_end_s(ranks: dict[int, float], s_per_byte: float) -> float:
     return ends[10][1]
 
 
-@pytest.mark.parametrize(("s_per_byte", "by_rank_s", "by_arrival_s"), [(0.0, 49.0, 56.0), (0.1, 55.4, 63.5)])
+@pytest.mark.parametrize(("s_per_byte", "by_rank_s", "by_arrival_s"), [(0.0, 48.0, 56.0), (0.3, 73.5, 82.8)])
 def test_plan_by_rank_ends_before_one_by_arrival(s_per_byte: float, by_rank_s: float, by_arrival_s: float) -> None:
     """Computed once. HEFT's own schedule has tasks wait for data without a processor; here they hold their units."""
     by_arrival = {name: 100.0 - name for name in TIMES}

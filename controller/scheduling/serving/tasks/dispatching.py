@@ -156,7 +156,7 @@ class Dispatching:
             if current.left_ahead > 0 and not current.plan.is_full and not standing.is_stuck:
                 following = current.predictions.ahead(task, pending, standing)
             if following is None:
-                return None if current.is_full else self._held_back(task, standing, "")
+                return None if current.is_full else self._held_back(task, standing)
             pending, current.left_ahead = following, current.left_ahead - 1
         try:
             verdict = self._verdict(current.plan, task, pending, wall_ns, current.being_probed)
@@ -279,8 +279,7 @@ class Dispatching:
         """Return a task's new reason for waiting, and the decision to keep; None if unchanged."""
         type_name, ends = verdict.task.task_type, standing.ends
         if not standing.is_ready:
-            spec, why = self._decision(task, verdict)
-            return self._held_back(task, standing, _kind_of(verdict, why), spec)
+            return self._held_back(task, standing, verdict)
         if verdict.option is None and (doing := self._knowledge.probing_line(type_name)):
             return _Waiting(task, TaskPhase.PROBING, doing, None, ends)
         spec, why = self._decision(task, verdict)
@@ -291,18 +290,17 @@ class Dispatching:
         reason = line(f"{spec.reason}; {problem}" if problem else spec.reason)
         return _Waiting(task, TaskPhase.PENDING, reason, spec, ends)
 
-    def _held_back(
-        self, task: Task, standing: Standing, kind: str, spec: DecisionSpec | None = None
-    ) -> _Waiting | None:
+    def _held_back(self, task: Task, standing: Standing, verdict: Verdict | None = None) -> _Waiting | None:
         """Return the reason of a task whose predecessors have not ended, with the plan for it; None if unchanged."""
-        if not self._is_news(task, standing, f"{standing.reason}; {kind}"):
+        offer = None if verdict is None or verdict.option is None else verdict.option.offer
+        if not self._is_news(task, standing, f"{standing.reason}; {offer}"):
             return None
-        if spec is None or spec.outcome is DecisionOutcome.REFUSED:
+        if verdict is None or offer is None:
             return _Waiting(task, TaskPhase.PENDING, line(standing.reason), None, standing.ends)
-        planned = structs.replace(
-            spec, outcome=DecisionOutcome.WAITING, reason=line(f"{standing.reason}; planned: {spec.reason}")
-        )
-        return _Waiting(task, TaskPhase.PENDING, planned.reason, planned, standing.ends)
+        spec, _ = self._decision(task, verdict)
+        reason = line(f"{standing.reason}; planned: {spec.reason}")
+        planned = structs.replace(spec, outcome=DecisionOutcome.WAITING, reason=reason)
+        return _Waiting(task, TaskPhase.PENDING, reason, planned, standing.ends)
 
     def _is_news(self, task: Task, standing: Standing, key: str) -> bool:
         """Return whether a reason, without its figures, has not been written yet, and note it."""

@@ -192,7 +192,7 @@ def is_in_order(tasks: dict[str, Task]) -> bool:
 def test_hetero_spotri_runs_in_virtual_time(tmp_path: Path, policy: str) -> None:
     """The first tasks of the graph, of seconds each; all of it runs in tests/benchmarks/task_graphs.py."""
     profile = HEFT if policy == "heft" else replace(HEFT, scores=(*HEFT.scores, learned(tmp_path)))
-    tasks = tasks_of(first_tasks(60), nbytes=4 * MIB, profile=profile.name)
+    tasks = tasks_of(first_tasks(40), nbytes=4 * MIB, profile=profile.name)
 
     async def main() -> None:
         async with virtual_world(tmp_path, TaskSettings(profiles=(profile,)), "fat-tree-4") as world:

@@ -129,7 +129,7 @@ class TaskScript(Strict, frozen=True):
     """Data from tasks, which it therefore runs after."""
     outputs: Annotated[tuple[OutputScript, ...], Meta(max_length=64)] = ()
     on_failure: OnFailure = OnFailure.CANCEL
-    """What happens to it if a predecessor fails or is deleted: cancel, run or wait."""
+    """Its fate if a predecessor fails or is deleted: cancel, run or wait."""
     expected: dict[DeviceKind, Duration] = msgspec.field(default_factory=dict)
     """Expected run time by kind of device, until one is measured."""
     not_before: Moment | None = None

@@ -64,7 +64,12 @@ class Dispatch(Strict, frozen=True):
     @property
     def centres(self) -> tuple[str, ...]:
         """All its centres, by rank."""
-        return (self.centre, *(other.centre for other in self.others))
+        return tuple(part.centre for part in self.parts)
+
+    @property
+    def parts(self) -> tuple[Dispatch | OtherMember, ...]:
+        """Centre and units of each part, by rank."""
+        return (self, *self.others)
 
 
 class DispatchRequest(Strict, frozen=True):
@@ -160,7 +165,7 @@ def dispatch(
         ends = ends_of(task, state.predecessors)
         _check_predecessors(task, ends, state.predecessors)
         _check_devices(task, item, _centre(state, item.centre))
-        for part in (item, *item.others):
+        for part in item.parts:
             before = _centre(state, part.centre)
             _check_version(before, part.shares_version, moved)
             _check_centre(before, now_ns)
@@ -357,7 +362,7 @@ def _members(item: Dispatch) -> tuple[Member, ...]:
     """Return the parts of a task of several centres, () for any other."""
     if not item.others:
         return ()
-    return tuple(Member(centre=part.centre, unit=part.unit or "", units=part.units) for part in (item, *item.others))
+    return tuple(Member(centre=part.centre, unit=part.unit or "", units=part.units) for part in item.parts)
 
 
 def _centre_of(task: Task, item: Completion) -> str:

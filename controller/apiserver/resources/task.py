@@ -152,7 +152,7 @@ class TaskSpec(Strict, frozen=True):
     outputs: Outputs = ()
     """Data that it leaves where it ran."""
     on_failure: OnFailure = OnFailure.CANCEL
-    """What happens to it if a predecessor fails or is deleted."""
+    """Its fate if a predecessor fails or is deleted."""
     expected: Annotated[dict[DeviceKind, Seconds], Meta(max_length=16)] = msgspec.field(default_factory=dict)
     """Run time that its user expects on units with a kind of device; counts only as long as none is measured."""
     priority: Priority = 0
@@ -240,7 +240,7 @@ class TaskStatus(Strict, frozen=True):
     members: Annotated[tuple[Member, ...], Meta(max_length=64)] = ()
     """Parts of a task that several centres run, in the order of their ranks."""
     stopping: Line = ""
-    """Why its members are being stopped: one of them has not succeeded."""
+    """The end of a member that has not succeeded, for which the others are being stopped."""
     reasons: Lines = ()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -381,8 +383,8 @@ def test_reports_move_no_units_and_begin_and_end_nothing() -> None:
             reported(before, forged, 77, by_centre=True)
 
 
-def several(name: str = "wide", **more: object) -> Task:
-    return task(name, centres=3, **more)
+def several(**more: object) -> Task:
+    return task("wide", centres=3, **more)
 
 
 def to_three(*units: int) -> Dispatch:
@@ -506,6 +508,6 @@ def test_task_of_several_centres_runs_once_all_parts_do() -> None:
         ({"choice": UnitChoice.CENTRE}, "a task whose unit its centre chooses runs at one centre"),
     ],
 )
-def test_tasks_of_one_centre_only_state_no_more(spec: dict[str, object], problem: str) -> None:
+def test_tasks_of_one_centre_only_state_no_more(spec: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidError, match=problem):
         TASK.strategy.validate(None, several(**spec))

@@ -36,7 +36,7 @@ class Standing:
 
     @property
     def reads(self) -> tuple[Read, ...]:
-        """What it reads from the centres of its predecessors."""
+        """Data that it reads from the centres of its predecessors."""
         return tuple(
             Read("", data.nbytes, end.centre)
             for end in self.ends

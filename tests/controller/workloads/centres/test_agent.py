@@ -121,8 +121,8 @@ async def run_part_of_two(world: CentreWorld) -> None:
     """Run tasks together with another centre, which the test plays: one ends well, one fails there."""
     tasks, centres = world.client.of(Task), world.client.of(Centre)
     other = await centres.create(Centre(metadata=Metadata(name="c2")))
-    status = CentreStatus(ready=True, units=(UnitType(name="core", count=1),))
-    await centres.replace_status(replace(other, status=status))
+    units = (UnitType(name="core", count=1),)
+    await centres.replace_status(replace(other, status=CentreStatus(ready=True, units=units)))
     is_first = 'test "$MILLRACE_CENTRE_RANK $MILLRACE_CENTRES" = "0 c1,c2"'
     told = f"""{is_first} && echo "$MILLRACE_INPUTS" | grep '"task":"good"'"""
     for name, text, phase in (("pair", told, TaskPhase.SUCCEEDED), ("torn", "sleep 1000", TaskPhase.FAILED)):

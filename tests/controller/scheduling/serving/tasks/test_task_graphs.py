@@ -122,7 +122,7 @@ def test_failed_predecessor_cancels_or_is_ignored_or_waited_for(play: Play) -> N
     play(act)
 
 
-def test_deleted_predecessor_counts_as_failed_unless_it_succeeded(play: Play) -> None:
+def test_deleted_predecessor_has_failed_unless_it_succeeded(play: Play) -> None:
     async def act(site: Site) -> None:
         centre = site.centre("a", 1.0, units("cpu", 1))
         async with site.running(centre), site.scheduling():

@@ -52,8 +52,8 @@ class TaskSettings(Strict, frozen=True):
     """Executions in a task per repetition in the probes built from it."""
     most: Annotated[int, Meta(ge=1, le=1_000_000)] = 20_000
     """Maximum number of waiting tasks examined per round; the others follow when there are fewer."""
-    ahead: Annotated[int, Meta(ge=0, le=100_000)] = 64
-    """Number of tasks planned per round before their predecessors have ended; units are kept free for them."""
+    ahead: Annotated[int, Meta(ge=0, le=100_000)] = 32
+    """Number of tasks planned per round before their predecessors have ended, to say where they will run."""
     retries: Annotated[int, Meta(ge=0, le=1000)] = 3
     """Number of times that a task is sent again after its centre falls silent; then it has failed."""
     wait_cost: Annotated[float, Meta(ge=0, le=1e6)] = WAIT_COST

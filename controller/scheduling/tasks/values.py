@@ -160,6 +160,15 @@ class Options:
         return len(self.items)
 
     @cached_property
+    def mean_s(self) -> float:
+        """Mean over offers of the shortest expected run time at each, NaN if all are unknown."""
+        shortest: Floats = np.full(int(self.offer.max(initial=-1)) + 1, np.inf)
+        known = np.isfinite(self.seconds)
+        np.minimum.at(shortest, self.offer[known], self.seconds[known])
+        finite = shortest[np.isfinite(shortest)]
+        return float(finite.mean()) if len(finite) else float("nan")
+
+    @cached_property
     def rows_of(self) -> Mapping[int, Longs]:
         """Option rows of each offer, by its position."""
         by_offer: dict[int, list[int]] = {}

@@ -35,7 +35,6 @@ from controller.scheduling.serving.tasks.view import TasksView
 from controller.scheduling.serving.tasks.writing import Due, Writer, gather_limited
 from controller.scheduling.tasks.deciding import Verdict, devices_of
 from controller.scheduling.tasks.explaining import explained
-from controller.scheduling.tasks.graphs.ranking import mean_run_s
 from controller.scheduling.tasks.graphs.walking import READY, Standing
 from controller.scheduling.tasks.planning import Plan, order_of
 from controller.scheduling.tasks.profiles import TaskProfile
@@ -130,7 +129,10 @@ class Dispatching:
         being_probed = cache(partial(self._knowledge.is_being_probed, view=view))
         current = _Round(plan, being_probed, self._graphs.predictions(wall_ns), self._settings.ahead)
         breath_s = monotonic()
-        for pending in self._in_turn(tasks, self._ranked(tasks, standings, made, view, wall_ns))[: self._settings.most]:
+        ordered = self._in_turn(tasks, self._ranked(tasks, standings, made, view, wall_ns))
+        # Units that are kept for tasks which cannot begin yet would idle: on hetero_spotri that took 7 % longer.
+        ordered.sort(key=lambda pending: not standings.get(pending.name, READY).is_ready)
+        for pending in ordered[: self._settings.most]:
             if monotonic() - breath_s > _BREATH_S:
                 await asyncio.sleep(0)
                 breath_s = monotonic()
@@ -180,7 +182,7 @@ class Dispatching:
         by_name = {task.name: task for task in pending}
 
         def run_s(task: Task) -> float:
-            return mean_run_s(self._options(self._profiles[task.spec.profile], by_name[task.metadata.name], wall_ns))
+            return self._options(self._profiles[task.spec.profile], by_name[task.metadata.name], wall_ns).mean_s
 
         if not any(standing.awaited for standing in standings.values()):
             yield from pending

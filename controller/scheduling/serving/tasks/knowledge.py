@@ -42,7 +42,7 @@ class Knowledge:
         self._past_runs: tuple[int, PastRuns] | None = None
         self._seen: tuple[int, set[str]] | None = None
         self._offers: tuple[int, tuple[Offer, ...]] | None = None
-        self._options: dict[tuple[str, str], tuple[object, Options]] = {}
+        self._options: dict[tuple[str, str], tuple[object, Options, tuple[Offer, ...]]] = {}
         self.problems: dict[str, tuple[object, str]] = {}
         """Reason why a type has no probe, with the library and operators for which that was found."""
         self._underway_tasks: tuple[int, dict[str, list[Task]]] | None = None
@@ -129,8 +129,11 @@ class Knowledge:
         if cached is not None and cached[0] == key:
             return cached[1]
         items = tuple(option for offer in offers for option in self._of_offer(name, ranked_type, offer, wall_ns))
-        options = Options.of(items, {offer.key: position for position, offer in enumerate(offers)})
-        self._options[name, known_type.name] = (key, options)
+        if cached is not None and cached[1].items == items and cached[2] is offers:
+            options = cached[1]  # a task of another type has ended
+        else:
+            options = Options.of(items, {offer.key: position for position, offer in enumerate(offers)})
+        self._options[name, known_type.name] = (key, options, offers)
         return options
 
     def _of_offer(self, profile: str, known_type: KnownType, offer: Offer, wall_ns: int) -> tuple[Option, ...]:

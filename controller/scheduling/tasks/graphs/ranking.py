@@ -14,9 +14,7 @@ from typing import Final
 import numpy as np
 
 from controller.apiserver.resources import Task
-from controller.scheduling.framework.policies import Floats
 from controller.scheduling.tasks.graphs.walking import Standing
-from controller.scheduling.tasks.values import Options
 
 _UNKNOWN_S: Final = 1.0
 """Run time of each task of graphs whose run times are all unknown: then the longest path counts tasks."""
@@ -50,16 +48,6 @@ def bytes_of(nbytes: int | None, output: str | None, source: Task) -> int:
     if nbytes is not None:
         return nbytes
     return next((each.nbytes for each in source.spec.outputs if each.name == output), 0)
-
-
-def mean_run_s(options: Options) -> float:
-    """Return the mean over offers of the shortest expected run time at each, NaN if all are unknown."""
-    count = int(options.offer.max(initial=-1)) + 1
-    shortest: Floats = np.full(count, np.inf)
-    known = np.isfinite(options.seconds)
-    np.minimum.at(shortest, options.offer[known], options.seconds[known])
-    finite = shortest[np.isfinite(shortest)]
-    return float(finite.mean()) if len(finite) else float("nan")
 
 
 def ranked(

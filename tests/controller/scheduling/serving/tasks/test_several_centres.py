@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from controller.apiserver.registry.dispatches import Completion
 from controller.apiserver.resources import Centre, ProbeTask, Task
+from controller.apiserver.resources.centre import CentreSpec
 from controller.apiserver.resources.task import Member, TaskPhase
 from controller.cluster.estimates import Basis, Estimate
 from controller.scheduling.tasks.explaining import explained
@@ -132,10 +135,16 @@ def test_part_of_a_silent_centre_sends_the_task_again(play: Play) -> None:
             tasks = await site.tasks_when(lambda tasks: tasks["wide"].status.phase is TaskPhase.RUNNING)
             members: tuple[Member, ...] = tasks["wide"].status.members
             assert {member.phase for member in members} == {TaskPhase.RUNNING}
-            await site.client.complete(lost.ends(tasks["wide"], TaskPhase.PENDING))
+            made = await site.client.of(Centre).get("lost")
+            await site.client.of(Centre).replace(replace(made, spec=CentreSpec(lease_s=0.1)))
             tasks = await site.tasks_when(lambda tasks: bool(tasks["wide"].status.stopping))
+            assert tasks["wide"].status.stopping.endswith("centre lost: centre lost has fallen silent")
             kept.runs = lost.runs = None
             await site.client.complete(kept.ends(tasks["wide"], TaskPhase.PENDING))
+            await site.tasks_when(lambda tasks: "1 of 2 could run it" in "".join(tasks["wide"].status.reasons))
+            made = await site.client.of(Centre).get("lost")
+            await site.client.of(Centre).replace(replace(made, spec=CentreSpec()))
+            await lost.report()
             tasks = await site.ended("wide")
             assert (tasks["wide"].status.epoch, tasks["wide"].status.phase) == (2, TaskPhase.SUCCEEDED)
 

@@ -116,12 +116,11 @@ class Dispatching:
 
         Only the words of decisions are kept, because a task's intermediate results take room for each of its options.
         """
-        await self._graphs.cancel(self._is_mine)
+        standings = await self._graphs.walk(self._is_mine)
         tasks = {task.metadata.name: task for task in self._view.waiting() if self._is_mine(task)}
         self._reported = {name: key for name, key in self._reported.items() if name in tasks}
         if not tasks:
             return False
-        standings = self._graphs.walk(tasks)
         made = [self._pending(task, standings.get(name, READY)) for name, task in tasks.items()]
         await self._knowledge.hours.read(made, wall_ns)
         view = self._knowledge.centres_view(now_ns, wall_ns, self._costs(), made)
@@ -153,6 +152,8 @@ class Dispatching:
         self, current: _Round, task: Task, standing: Standing, pending: PendingTask, wall_ns: int
     ) -> _Waiting | None:
         """Plan a task, which is then due, or return what to write if that is new."""
+        if standing.cancelled:
+            return None  # others have written it meanwhile
         if not standing.is_ready:
             following = None
             if current.left_ahead > 0 and not current.plan.is_full and not standing.is_stuck:

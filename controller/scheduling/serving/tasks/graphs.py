@@ -23,17 +23,18 @@ class Graphs:
     def __init__(self, view: TasksView, writer: Writer) -> None:
         self._view, self._writer = view, writer
 
-    async def cancel(self, is_mine: Callable[[Task], bool]) -> None:
-        """Fail the tasks whose predecessors have failed or are gone, then their own followers, as each wants."""
+    async def walk(self, is_mine: Callable[[Task], bool]) -> dict[str, Standing]:
+        """Return how each waiting task with predecessors stands.
+
+        Fail those whose predecessors have failed or are gone, then their own followers, as each wants.
+        """
         while True:
             standings = walk(filter(is_mine, self._view.waiting()), self._view.tasks)
             lost = {name: standing for name, standing in standings.items() if standing.cancelled}
-            if not lost:
-                return
             before = {name: self._view.tasks[name].metadata.revision for name in lost}
             await gather_limited(self._cancel(self._view.tasks[name], standing) for name, standing in lost.items())
             if all(self._revision(name) == revision for name, revision in before.items()):
-                return  # nothing could be written; the next round tries again
+                return standings  # none, or nothing could be written: the next round tries again
 
     async def _cancel(self, task: Task, standing: Standing) -> None:
         await self._writer.status(
@@ -43,10 +44,6 @@ class Graphs:
     def _revision(self, name: str) -> int:
         task = self._view.tasks.get(name)
         return 0 if task is None else task.metadata.revision
-
-    def walk(self, waiting: Mapping[str, Task]) -> dict[str, Standing]:
-        """Return how each waiting task with predecessors stands."""
-        return walk(waiting.values(), self._view.tasks)
 
     def ranked(
         self,

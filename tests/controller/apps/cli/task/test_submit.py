@@ -55,6 +55,8 @@ def test_first_script_of_an_idle_system_succeeds(tmp_path: Path) -> None:
             code, out, errors = await millrace(world, "task", "explain", "solve")
             assert code == 0, errors
             assert b"its run is the first measurement there: type " in out
+            code, _, errors = await millrace(world, "task", "submit", "--after", "gone", "--name", "b", "--", str(file))
+            assert (code, errors.decode()) == (1, "millrace: Task b: after: there is no task gone\n")
             # Item 13, from a file to jobs: the second document runs first, and the other one is told where.
             graph = world.folder / "graph.yaml"
             graph.write_text(GRAPH)

@@ -16,12 +16,16 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from controller.apiserver.resources import Task
 from controller.scheduling.framework.profiles import PolicySettings
 from controller.scheduling.tasks.profiles import HEFT, MEASURED, TaskProfileSettings
 from controller.scheduling.tasks.settings import TaskSettings
+from tests.controller.apiserver.api_server import serving, settings_in
+from tests.controller.scheduling.serving.tasks.conftest import Site
 from tests.controller.scheduling.serving.tasks.spotri import (
     first_tasks,
     seconds_on,
+    sleeping,
     tasks_of,
     unit_types,
     virtual_world,
@@ -49,12 +53,31 @@ async def makespan_s(profile: TaskProfileSettings, number: int | None, nbytes: i
             return world.elapsed_s, time.monotonic() - begun_s
 
 
+async def real_s(number: int | None, compression: float) -> float:
+    """Return the seconds that the graph takes as real sleeps, by a service and a scheduler with watches."""
+    tasks = tasks_of(first_tasks(number), compression=compression, profile="heft")
+    with tempfile.TemporaryDirectory() as folder:
+        async with serving(settings_in(Path(folder)), Path(folder)) as served:
+            site = Site(served.client, served.socket)
+            centres = [site.centre("c1", 1.0, *unit_types(12, 0)), site.centre("c2", 1.0, *unit_types(4, 4))]
+            async with site.running(*centres), site.scheduling(), sleeping(site.client, *centres):
+                begun_s = time.monotonic()
+                for task in tasks:
+                    await site.client.of(Task).create(task)
+                await site.ended(*(task.metadata.name for task in tasks))
+                return time.monotonic() - begun_s
+
+
 def main() -> None:
     """Print the makespans of all sides."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, help="the graph's first tasks; default: all")
     parser.add_argument("--mib", type=int, default=64, help="size of each task's output")
+    parser.add_argument("--real", type=float, help="run it as real sleeps instead, of the graph's times over this")
     options = parser.parse_args()
+    if options.real:
+        print(json.dumps({"real_s": round(asyncio.run(real_s(options.tasks, options.real)), 2)}))
+        return
     graph = tasks_of(first_tasks(options.tasks))
     bound_s = sum(min(seconds_on(task, "gpu"), seconds_on(task, "cpu")) for task in graph) / 20
     print(f"{len(graph)} tasks, {options.mib} MiB an edge; work over all units: {bound_s:.1f} s")

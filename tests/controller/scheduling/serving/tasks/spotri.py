@@ -20,7 +20,7 @@ from controller.apiserver.registry.batches import DispatchBatch
 from controller.apiserver.registry.cache import ResourceCache
 from controller.apiserver.registry.dispatches import Completion, CompletionRequest, DispatchAnswer, DispatchRequest
 from controller.apiserver.registry.registry import Registry
-from controller.apiserver.resources import KINDS, Centre, Metadata, Resource, Task
+from controller.apiserver.resources import KINDS, Centre, Metadata, ProbeTask, Resource, Task
 from controller.apiserver.resources.base import R
 from controller.apiserver.resources.centre import CentreSpec, CentreStatus, UnitType
 from controller.apiserver.resources.hardware import DeviceNeed, Request
@@ -38,6 +38,7 @@ from dataplane.clock import NS_PER_S, VirtualClock
 from dataplane.rpc.access import Principal, Role
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import DeviceKind
+from tests.controller.scheduling.serving.tasks.centres import PlayedCentre
 
 DATA = Path(__file__).parents[6] / "shared" / "data" / "hetero_spotri_spotri-320-10.txt"
 ADMIN = Principal("test", Role.ADMIN)
@@ -231,3 +232,25 @@ async def virtual_world(folder: Path, settings: TaskSettings, topology: str) -> 
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
+
+
+@asynccontextmanager
+async def sleeping(client: ApiClient, *centres: PlayedCentre) -> AsyncIterator[None]:
+    """Let the tasks of centres sleep for their times on the units that they got, until the block ends."""
+    sleeps = set[asyncio.Task[None]]()
+
+    async def sleep(task: Task) -> None:
+        takes_s = seconds_on(task, task.status.unit)
+        await asyncio.sleep(takes_s)
+        name, epoch = task.metadata.name, task.status.epoch
+        item = Completion(task=name, epoch=epoch, phase=TaskPhase.SUCCEEDED, exit_code=0, run_time_s=takes_s)
+        await client.complete(CompletionRequest(completions=(item,)))
+
+    def begin(task: Task, probe: ProbeTask | None) -> None:
+        del probe
+        sleeps.add(asyncio.create_task(sleep(task)))
+
+    for centre in centres:
+        centre.runs = begin
+    yield
+    await asyncio.gather(*sleeps)

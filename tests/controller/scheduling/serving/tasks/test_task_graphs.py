@@ -29,6 +29,7 @@ from tests.controller.scheduling.serving.tasks.spotri import (
     VirtualWorld,
     first_tasks,
     seconds_on,
+    sleeping,
     tasks_of,
     unit_types,
     virtual_world,
@@ -215,31 +216,9 @@ def test_hetero_spotri_runs_in_real_time(play: Play) -> None:
 
     async def act(site: Site) -> None:
         centres = [site.centre("c1", 1.0, *unit_types(4, 0)), site.centre("c2", 1.0, *unit_types(2, 2))]
-        sleeps = set[asyncio.Task[None]]()
-
-        async def sleep(task: Task) -> None:
-            takes_s = seconds_on(task, task.status.unit)
-            await asyncio.sleep(takes_s)
-            item = Completion(
-                task=task.metadata.name,
-                epoch=task.status.epoch,
-                phase=TaskPhase.SUCCEEDED,
-                exit_code=0,
-                run_time_s=takes_s,
-            )
-            await site.client.complete(CompletionRequest(completions=(item,)))
-
-        def begin(task: Task, probe: ProbeTask | None) -> None:
-            del probe
-            sleeps.add(asyncio.create_task(sleep(task)))
-
-        for centre in centres:
-            centre.runs = begin
-        async with site.running(*centres), site.scheduling():
+        async with site.running(*centres), site.scheduling(), sleeping(site.client, *centres):
             for task in tasks:
                 await site.client.of(Task).create(task)
-            ended = await site.ended(*(task.metadata.name for task in tasks))
-            assert is_in_order(ended)
-            await asyncio.gather(*sleeps)
+            assert is_in_order(await site.ended(*(task.metadata.name for task in tasks)))
 
     play(act)

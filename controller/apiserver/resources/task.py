@@ -291,6 +291,11 @@ class Task(Resource, frozen=True):
             return {member.centre: member.units for member in status.members if member.phase in HELD}
         return {} if status.centre is None else {status.centre: status.units or 0}
 
+    @property
+    def all_units(self) -> int:
+        """Units of all parts that were dispatched, whether it still holds them or not."""
+        return sum(member.units for member in self.status.members) or self.status.units or 0
+
     def at(self, centre: str) -> Task:
         """Return the task as one of its centres sees it: the status of its own part."""
         member = next((member for member in self.status.members if member.centre == centre), None)

@@ -20,9 +20,11 @@ from controller.apiserver.registry.batches import DispatchBatch
 from controller.apiserver.registry.cache import ResourceCache
 from controller.apiserver.registry.dispatches import Completion, CompletionRequest, DispatchAnswer, DispatchRequest
 from controller.apiserver.registry.registry import Registry
-from controller.apiserver.resources import KINDS, Centre, Metadata, ProbeTask, Resource, Task
+from controller.apiserver.registry.selection import ALL
+from controller.apiserver.resources import KINDS, Centre, Decision, Metadata, ProbeTask, Resource, Task
 from controller.apiserver.resources.base import R
 from controller.apiserver.resources.centre import CentreSpec, CentreStatus, UnitType
+from controller.apiserver.resources.decision import DECISION
 from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.apiserver.resources.predecessors import DataInput, DataOutput
 from controller.apiserver.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
@@ -161,6 +163,11 @@ class VirtualWorld:
                 raise AssertionError([task.status.reasons for task in ours.values() if task.status.reasons])
             await self._end_next()
         return ours
+
+    async def decisions(self) -> Sequence[Decision]:
+        """Return all decisions of the scheduler."""
+        listing, _ = await self.client.service.list(ADMIN, DECISION, ALL, revision=None, after="", limit=10_000)
+        return listing.items
 
     @property
     def elapsed_s(self) -> float:

@@ -205,6 +205,10 @@ def test_hetero_spotri_runs_in_virtual_time(tmp_path: Path, policy: str) -> None
             longest_s = max(end.status.finished_ns or 0 for end in ended.values()) / 1e9 - 1_900_000_000
             assert work_s / 24 <= longest_s == pytest.approx(world.elapsed_s)
             assert len({task.status.centre for task in ended.values()}) > 1
+            made = [each.spec for each in await world.decisions() if each.spec.outcome is Outcome.DISPATCHED]
+            words = "version 3 gives it" if policy == "learned" else "finish-time: 1 of "
+            assert len(made) == len(tasks)
+            assert all(any(words in reason for reason in spec.scores[0].reasons) for spec in made)
 
     asyncio.run(main())
 

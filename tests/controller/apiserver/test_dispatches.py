@@ -486,6 +486,18 @@ def test_part_that_does_not_succeed_stops_the_others(phase: TaskPhase) -> None:
     assert all(not made.centres[name].shares for name in ("c1", "c2", "c3"))
 
 
+def test_deleted_task_goes_with_its_last_part() -> None:
+    made = sent(state(several(), centres=THREE), to_three(1, 1, 1))
+    wide = task_of(made, "wide")
+    made.tasks["wide"] = replace(wide, metadata=replace(wide.metadata, deleting_ns=1))
+    for name in ("c2", "c3"):
+        made = after(made, part(name, TaskPhase.FAILED, reasons=("it was deleted",)))
+        assert task_of(made, "wide").is_held
+    made = after(made, part("c1", TaskPhase.FAILED, reasons=("it was deleted",)))
+    assert made.tasks["wide"] is None
+    assert not any(made.centres[name].shares for name in ("c1", "c2", "c3"))
+
+
 def test_task_of_several_centres_runs_once_all_parts_do() -> None:
     wide = task_of(sent(state(several(), centres=THREE), to_three(1, 1, 1)), "wide")
     for number, name in enumerate(("c2", "c3", "c1"), 1):

@@ -23,6 +23,7 @@ from controller.scheduling.tasks.settings import TaskSettings
 from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.scheduling.serving.tasks.conftest import Site
 from tests.controller.scheduling.serving.tasks.spotri import (
+    VirtualWorld,
     first_tasks,
     seconds_on,
     sleeping,
@@ -46,11 +47,44 @@ async def makespan_s(profile: TaskProfileSettings, number: int | None, nbytes: i
     with tempfile.TemporaryDirectory() as folder:
         settings = TaskSettings(profiles=(profile,))
         async with virtual_world(Path(folder), settings, "fat-tree-4") as world:
-            await world.add_centre("c1", "h1", *unit_types(6, 0))
-            await world.add_centre("c2", "h5", *unit_types(6, 0))
-            await world.add_centre("c3", "h9", *unit_types(4, 4))
+            await add_centres(world)
             await world.run(tasks)
             return world.elapsed_s, time.monotonic() - begun_s
+
+
+async def add_centres(world: VirtualWorld) -> None:
+    """Add 16 cores and 4 units with a GPU."""
+    await world.add_centre("c1", "h1", *unit_types(6, 0))
+    await world.add_centre("c2", "h5", *unit_types(6, 0))
+    await world.add_centre("c3", "h9", *unit_types(4, 4))
+
+
+def learning(checkpoint: Path, *, shadow: bool) -> TaskProfileSettings:
+    """Return HEFT with a network beside it: in shadow it learns from HEFT's decisions, else it makes them."""
+    network = {"form": "tokens", "hidden": 32, "heads": 2, "layers": 1, "feed_forward": 32}
+    training = {"buffer": 64, "batch": 32, "batches": 4, "publish_every": 32, "optimiser": "adam"}
+    agent = {"network": network, "training": training, "decisions": {"exploration": 0.0, "precision": "float32"}}
+    learn = {"agent": agent, "gain": "log-response", "load_features": True} if shadow else None
+    settings = {"checkpoint": str(checkpoint), "shadow": shadow, "deadline": "1s", "learn": learn}
+    score = PolicySettings(policy="learned", weight=1000, settings=settings)
+    return replace(HEFT, scores=(*HEFT.scores, score))
+
+
+async def learned_s(episodes: int, number: int | None, nbytes: int) -> tuple[float, float]:
+    """Return the makespan by a network that has watched HEFT plan this many graphs, and the real seconds."""
+    begun_s = time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        folder, checkpoint = Path(name), Path(name) / "tasks.ckpt"
+        settings = TaskSettings(profiles=(learning(checkpoint, shadow=True),))
+        async with virtual_world(folder, settings, "fat-tree-4") as world, world.scheduler.lessons.opened():
+            await add_centres(world)
+            for episode in range(episodes):
+                graph = tasks_of(first_tasks(number), nbytes=nbytes, prefix=f"e{episode}-", profile="heft")
+                await world.run(graph)
+            standing = next(iter(world.scheduler.lessons.learners.values())).standing
+            print(f"learned from {dict(standing.experiences)}, training {dict(standing.training)}")
+        profile = learning(checkpoint, shadow=False)
+        return (await makespan_s(profile, number, nbytes))[0], time.monotonic() - begun_s
 
 
 async def real_s(number: int | None, compression: float) -> float:
@@ -74,6 +108,7 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, help="the graph's first tasks; default: all")
     parser.add_argument("--mib", type=int, default=64, help="size of each task's output")
     parser.add_argument("--real", type=float, help="run it as real sleeps instead, of the graph's times over this")
+    parser.add_argument("--learn", type=int, help="compare with a network that has watched this many graphs")
     options = parser.parse_args()
     if options.real:
         print(json.dumps({"real_s": round(asyncio.run(real_s(options.tasks, options.real)), 2)}))
@@ -85,6 +120,9 @@ def main() -> None:
     for name, profile in SIDES.items():
         ended[name], took_s = asyncio.run(makespan_s(profile, options.tasks, options.mib << 20))
         print(f"{name:24} {ended[name]:8.2f} s   (run in {took_s:.1f} s)", flush=True)
+    if options.learn:
+        ended["learned"], took_s = asyncio.run(learned_s(options.learn, options.tasks, options.mib << 20))
+        print(f"{'learned':24} {ended['learned']:8.2f} s   (run in {took_s:.1f} s)", flush=True)
     figures = {
         "tasks": len(graph),
         "heft_s": round(ended["heft"], 3),

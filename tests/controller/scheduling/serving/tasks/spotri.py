@@ -56,7 +56,9 @@ def first_tasks(number: int | None = None) -> TaskGraph:
     return TaskGraph(graph.name, tasks, tuple(edge for edge in graph.edges if {edge.src, edge.dst} <= kept))
 
 
-def tasks_of(graph: TaskGraph, *, compression: float = 1.0, nbytes: int = 0, **more: object) -> list[Task]:
+def tasks_of(
+    graph: TaskGraph, *, compression: float = 1.0, nbytes: int = 0, prefix: str = "t", **more: object
+) -> list[Task]:
     """Return the tasks in an order in which they can be submitted, each with one output that its followers read.
 
     The file has no sizes of edges: each is `nbytes`.
@@ -73,13 +75,13 @@ def tasks_of(graph: TaskGraph, *, compression: float = 1.0, nbytes: int = 0, **m
         spec = TaskSpec(
             program=program,
             task_type=f"spotri-{name}",
-            after=() if nbytes else tuple(f"t{each}" for each in before),
-            inputs=tuple(DataInput(task=f"t{each}", output="out") for each in before) if nbytes else (),
+            after=() if nbytes else tuple(f"{prefix}{each}" for each in before),
+            inputs=tuple(DataInput(task=f"{prefix}{each}", output="out") for each in before) if nbytes else (),
             outputs=(DataOutput(name="out", nbytes=nbytes),) if nbytes else (),
             expected=expected,
             **more,  # type: ignore[arg-type]
         )
-        tasks.append(Task(metadata=Metadata(name=f"t{name}"), spec=spec))
+        tasks.append(Task(metadata=Metadata(name=f"{prefix}{name}"), spec=spec))
     return tasks
 
 

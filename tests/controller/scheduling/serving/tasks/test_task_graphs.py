@@ -175,7 +175,7 @@ def learned(folder: Path) -> PolicySettings:
     checkpoint = new_checkpoint(AGENT, example(MadeFor("tasks", network=True, load=True)), "tasks")
     save_checkpoint(file, msgspec.structs.replace(checkpoint, version=3))
     return PolicySettings(
-        policy="learned", weight=1000, settings={"checkpoint": str(file), "shadow": False, "deadline_ns": 10**10}
+        policy="learned", weight=1000, settings={"checkpoint": str(file), "shadow": False, "deadline": "10s"}
     )
 
 

@@ -529,7 +529,7 @@ TASK = Kind(
     },
     columns={
         "phase": lambda task: task.status.phase.value,
-        "centre": lambda task: " ".join(task.held_units) if task.status.members else task.status.centre,
+        "centre": lambda task: " ".join(member.centre for member in task.status.members) or task.status.centre,
         "units": lambda task: task.status.units,
     },
     rights=Rights(

@@ -39,7 +39,7 @@ class Plan:
     def __init__(self, view: CentresView, wait_cost: float = WAIT_COST) -> None:
         self.view, self._wait_cost = view, wait_cost
         self._outlooks = {pair: Outlook(windows, view.now_ns) for pair, windows in view.network.items()}
-        self._starts: dict[int, _Starts] = {}
+        self._starts: dict[tuple[int, bool], _Starts] = {}
         self._taken: list[int] = []
         self._open = {position for position, slots in enumerate(view.slots) if slots.free}
         self._transfers: dict[tuple[object, int], tuple[Floats, Flags]] = {}
@@ -68,7 +68,8 @@ class Plan:
         """Return the options of a task with their start and transfer times."""
         transfer_s, is_measured = self._transfer_s(task, options)
         start_s = self._start_s(options, later=task.ready_s > 0)
-        start_s = np.maximum(start_s, task.ready_s)
+        if task.ready_s > 0:
+            start_s = np.maximum(start_s, task.ready_s)
         if task.not_before_ns is not None and task.not_before_ns > self.view.now_ns:
             start_s = np.maximum(start_s, (task.not_before_ns - self.view.now_ns) / NS_PER_S)
         slowdown, waits_s = np.ones(len(options)), np.zeros(len(options))
@@ -79,10 +80,11 @@ class Plan:
         return TimedOptions(self.view, options, start_s, transfer_s, is_measured, slowdown, waits_s)
 
     def _start_s(self, options: Options, *, later: bool) -> Floats:
-        starts = self._starts.get(id(options))
+        key = (id(options), later)
+        starts = self._starts.get(key)
         if starts is None or starts.options is not options:
-            starts = self._starts[id(options)] = _Starts(self.view, options)
-        return starts.now(self._taken, later=later)
+            starts = self._starts[key] = _Starts(self.view, options, later=later)
+        return starts.now(self._taken)
 
     def _transfer_s(self, task: PendingTask, options: Options) -> tuple[Floats, Flags]:
         """Return the transfer time of the task's data to each option's centre, and whether it is measured."""
@@ -121,32 +123,31 @@ class Plan:
 
 
 class _Starts:
-    """Start times of options as columns that follow the books; only offers whose units were taken are recomputed."""
+    """Start times of options as columns that follow the books; only offers whose units were taken are recomputed.
 
-    def __init__(self, view: CentresView, options: Options) -> None:
-        self.options, self._view, self._seen = options, view, 0
+    A task that begins `later` borrows no units: loans begin now.
+    """
+
+    def __init__(self, view: CentresView, options: Options, *, later: bool) -> None:
+        self.options, self._view, self._later, self._seen = options, view, later, 0
         self._start_s = np.full(len(options), math.inf)
-        self._own_s = self._start_s.copy()
         for position in options.rows_of:
             self._read(position)
 
-    def now(self, taken: Sequence[int], *, later: bool) -> Floats:
-        """Return the column; `taken` lists every place that units were taken from in this plan, in order.
-
-        A task that begins `later` borrows no units: loans begin now.
-        """
+    def now(self, taken: Sequence[int]) -> Floats:
+        """Return the column; `taken` lists every place that units were taken from in this plan, in order."""
         for position in set(taken[self._seen :]):
             self._read(position)
         self._seen = len(taken)
-        return (self._own_s if later else self._start_s).copy()
+        return self._start_s.copy()
 
     def _read(self, position: int) -> None:
         slots = self._view.slots[position]
         for row in self.options.rows_of.get(position, ()):
             high = float(self.options.high[row])
             units = int(self.options.units[row])
-            self._start_s[row] = slots.start_s(units, high if math.isfinite(high) else math.inf)
-            self._own_s[row] = slots.own_s(units)
+            borrows_s = high if math.isfinite(high) else math.inf
+            self._start_s[row] = slots.own_s(units) if self._later else slots.start_s(units, borrows_s)
 
 
 def _transfer_times(task: PendingTask, options: Options, view: CentresView) -> tuple[Floats, Flags]:

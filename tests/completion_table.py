@@ -35,6 +35,7 @@ _RULES: Final = (
     ("store (names|counters)", "switch", "@switch-addresses"),
     ("nic .*", "interface", "@interfaces"),
     ("task (show|logs|explain|why|cancel|delete)", "names?", "@tasks"),
+    ("task submit", "after", "@tasks"),
     ("pod (show|explain|why|logs|exec|delete)", "names?", "@pods"),
     ("scheduler explain", "pod", "@pods"),
     ("pod list", "node", "@nodes"),

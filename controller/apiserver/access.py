@@ -106,6 +106,12 @@ def check_dispatch(principal: Principal) -> None:
         raise _forbidden(principal, Verb.DISPATCH, "tasks")
 
 
+def check_member(principal: Principal, task: str, centre: str | None) -> None:
+    """Raise ForbiddenError for a centre that ends another centre's part of a task."""
+    if principal.role is Role.CENTRE and centre not in {None, principal.subject}:
+        raise _forbidden(principal, Verb.COMPLETE, f"the part of Task {task} at centre {centre}")
+
+
 def check_share(principal: Principal) -> None:
     """Raise ForbiddenError unless the principal balances loads."""
     if principal.role not in (*_ALL, Role.BALANCE):

@@ -2,7 +2,8 @@
 
 Ages are by this server's clock, which also stamped the end times. Pods that a group with a template still counts
 stay until the group goes; the decision that placed a pod or a task stays as long as its placement. The newest result
-of each probe on each unit type of a centre always stays, however often others are probed.
+of each probe on each unit type of a centre always stays, however often others are probed. So does a task that others
+run after, until they have started.
 """
 
 from __future__ import annotations
@@ -89,9 +90,15 @@ def _ended_groups(groups: Iterable[PodGroup]) -> Iterable[tuple[int, PodGroup]]:
             yield group.status.finished_ns or group.metadata.created_ns, group
 
 
-def _ended_tasks(tasks: Iterable[Task]) -> Iterable[tuple[int, Task]]:
+def _ended_tasks(tasks: Sequence[Task]) -> Iterable[tuple[int, Task]]:
+    awaited = {
+        name
+        for task in tasks
+        if not task.is_held and task.status.phase not in TASK_ENDED
+        for name in task.spec.predecessors
+    }
     for task in tasks:
-        if task.status.phase in TASK_ENDED:
+        if task.status.phase in TASK_ENDED and task.metadata.name not in awaited:
             yield task.status.finished_ns or task.metadata.created_ns, task
 
 

@@ -6,7 +6,7 @@ While the storage is down, reads are answered from memory and state their age, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,7 +24,7 @@ from controller.apiserver.registry.dispatches import (
     Pick,
     TaskState,
 )
-from controller.apiserver.registry.encoding import check_plain
+from controller.apiserver.registry.encoding import check_plain, key_of
 from controller.apiserver.registry.evictions import EvictionRequest
 from controller.apiserver.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest, State
 from controller.apiserver.registry.pools.reports import PoolReports
@@ -105,6 +105,18 @@ class _Server:
                 return resources
             after = page.after
 
+    async def find_all(self, kind: Kind[R], names: Sequence[str]) -> Mapping[str, R]:
+        """Return those of some resources that exist, by name."""
+        existing = await self._registry.find_all([key_of(kind, name) for name in names])
+        return {resource.metadata.name: resource for resource in existing.values()}
+
+    def cached(self, kind: Kind[R], name: str) -> R | None:
+        """Return a resource from memory, which may lag behind the storage; None if it is not there."""
+        try:
+            return self._cache.get(kind, name)
+        except NotFoundError:
+            return None
+
 
 class Service:
     """See the module; not thread-safe: use it from one event loop."""
@@ -161,6 +173,7 @@ class Service:
         resource = kind.strategy.prepare(resource, principal, self._hooks)
         tenants.check_labels(principal, None, resource.metadata)
         kind.strategy.validate(None, resource)
+        await kind.strategy.check_references(resource, principal, self._hooks)
         if principal.role is Role.USER:
             check_plain(kind, resource)
         with self._quotas.room(principal, kind, resource) as written:
@@ -265,6 +278,8 @@ class Service:
     async def complete(self, principal: Principal, request: CompletionRequest) -> DispatchAnswer:
         """Complete tasks and release their units, all or none."""
         access.check_decision(principal, request.decision)
+        for item in request.completions:
+            access.check_member(principal, item.task, item.centre)
         self.health.check()
         return await task_actions.complete(self.registry, request, _completing(principal))
 

@@ -5,6 +5,7 @@ A program's text and an operator graph may be in separate files next to the task
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -18,6 +19,15 @@ from controller.apiserver.manifests.schema import Environment, Labels
 from controller.apiserver.resources import Metadata, Task
 from controller.apiserver.resources.base import Line, Name, Priority, Text
 from controller.apiserver.resources.operator_graphs import operators_of
+from controller.apiserver.resources.predecessors import (
+    MOST_EDGES,
+    After,
+    DataInput,
+    DataOutput,
+    OnFailure,
+    cycle_in,
+    cycle_text,
+)
 from controller.apiserver.resources.startable import image_problem
 from controller.apiserver.resources.task import (
     DataRead,
@@ -33,6 +43,7 @@ from dataplane.clock import NS_PER_S
 from dataplane.config import Document, Strict, loads_documents
 from dataplane.errors import ConfigError
 from dataplane.given import read_given_text
+from dataplane.topology.values import DeviceKind
 
 _ACCELERATED: Final = "accelerated"
 """Profile of the task scheduler that chooses devices for operators."""
@@ -69,6 +80,21 @@ class ReadScript(Strict, frozen=True):
     size: Size
 
 
+class InputScript(Strict, frozen=True):
+    """Data that a task reads from one that it runs after: a named output of it, or so many bytes."""
+
+    task: Name
+    output: Name | None = None
+    size: Size | None = None
+
+
+class OutputScript(Strict, frozen=True):
+    """Data that a task leaves at the centre where it ran."""
+
+    name: Name
+    size: Size
+
+
 class TaskScript(Strict, frozen=True):
     """A task; `millrace` is the format version."""
 
@@ -90,11 +116,22 @@ class TaskScript(Strict, frozen=True):
     unit: Name | None = None
     units: Annotated[tuple[Annotated[int, Meta(ge=1, le=1 << 30)], ...], Meta(max_length=64)] = ()
     """Acceptable numbers of units; empty: as many as help."""
+    centres: Annotated[int, Meta(ge=1, le=64)] = 1
+    """Number of centres that run it at the same time, each on `units`."""
     choice: UnitChoice = UnitChoice.CONFIGURATION
     profile: Name | None = None
     """Default: `accelerated` for SQL with tables, whose operators then get devices; else `measured`."""
     priority: Priority = 0
     reads: Annotated[tuple[ReadScript, ...], Meta(max_length=256)] = ()
+    after: After = ()
+    """Tasks that must have succeeded before it starts: of this file, or submitted earlier."""
+    inputs: Annotated[tuple[InputScript, ...], Meta(max_length=MOST_EDGES)] = ()
+    """Data from tasks, which it therefore runs after."""
+    outputs: Annotated[tuple[OutputScript, ...], Meta(max_length=64)] = ()
+    on_failure: OnFailure = OnFailure.CANCEL
+    """Its fate if a predecessor fails or is deleted: cancel, run or wait."""
+    expected: dict[DeviceKind, Duration] = msgspec.field(default_factory=dict)
+    """Expected run time by kind of device, until one is measured."""
     not_before: Moment | None = None
     deadline: Moment | None = None
     """A time, or a duration from submission: until then it may wait for good hours."""
@@ -126,7 +163,28 @@ def loads_tasks(
     names = [task.metadata.name for task, _ in tasks]
     if twice := next((name for index, name in enumerate(names) if name in names[:index]), None):
         raise ConfigError(f"it contains task {twice} twice", file=file)
-    return tasks
+    return _predecessors_first(tasks, dict(zip(names, documents, strict=True)))
+
+
+def _predecessors_first(
+    tasks: Sequence[tuple[Task, bool]], documents: Mapping[str, Document[TaskScript]]
+) -> tuple[tuple[Task, bool], ...]:
+    """Return tasks in an order in which each may be submitted, otherwise that of the file; raise ConfigError."""
+    by_name = {task.metadata.name: (task, is_traced) for task, is_traced in tasks}
+    edges = {name: task.spec.predecessors for name, (task, _) in by_name.items()}
+    if cycle := cycle_in(edges):
+        document = documents[cycle[0]]
+        raise document.error(f"a cycle: {cycle_text(cycle)}", "after" if document.value.after else "inputs")
+    ordered: dict[str, None] = {}
+    for name in by_name:
+        waiting = [name]
+        while waiting:
+            missing = [before for before in edges[waiting[-1]] if before in by_name and before not in ordered]
+            if missing:
+                waiting.append(missing[0])
+            else:
+                ordered[waiting.pop()] = None
+    return tuple(by_name[name] for name in ordered)
 
 
 def numbered(stem: str, now_ns: int) -> str:
@@ -145,10 +203,16 @@ def _task(document: Document[TaskScript], now_ns: int, folder: Path, stem: str) 
         centre=script.centre,
         unit=script.unit,
         units=script.units,
+        centres=script.centres,
         choice=_choice(document),
         profile=script.profile or (_ACCELERATED if script.program.tables else _MEASURED),
         priority=script.priority,
         reads=tuple(DataRead(host=read.host, nbytes=read.size.value) for read in script.reads),
+        after=script.after,
+        inputs=_inputs(document),
+        outputs=tuple(DataOutput(name=output.name, nbytes=output.size.value) for output in script.outputs),
+        on_failure=script.on_failure,
+        expected={kind: duration.value for kind, duration in script.expected.items()},
         not_before_ns=None if script.not_before is None else script.not_before.at_ns(now_ns),
         deadline_ns=None if script.deadline is None else script.deadline.at_ns(now_ns),
         limit_s=None if script.limit is None else script.limit.value,
@@ -210,6 +274,16 @@ def _operators(document: Document[TaskScript], folder: Path) -> tuple[OperatorCo
     except OperatorError as error:
         raise document.error(error.problem, error.at) from None
     return operators_of(graph)
+
+
+def _inputs(document: Document[TaskScript]) -> tuple[DataInput, ...]:
+    for number, data in enumerate(document.value.inputs):
+        if (data.output is None) == (data.size is None):
+            raise document.error("state either the `output` that is read or its `size`", f"inputs[{number}]")
+    return tuple(
+        DataInput(task=data.task, output=data.output, nbytes=None if data.size is None else data.size.value)
+        for data in document.value.inputs
+    )
 
 
 def _choice(document: Document[TaskScript]) -> UnitChoice:

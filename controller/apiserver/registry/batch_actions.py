@@ -13,7 +13,7 @@ from controller.apiserver.registry.dispatches import DispatchAnswer, DispatchReq
 from controller.apiserver.registry.encoding import key_of
 from controller.apiserver.registry.placements import BindingRequest, NewDecision, PlacementAnswer, State
 from controller.apiserver.registry.registry import Registry, retried
-from controller.apiserver.registry.task_actions import dispatch_answer, dispatch_written
+from controller.apiserver.registry.task_actions import dispatch_answer, dispatch_written, predecessors_of
 from controller.apiserver.resources.centre import CENTRE
 from controller.apiserver.resources.decision import DECISION
 from controller.apiserver.resources.node import NODE
@@ -60,7 +60,7 @@ async def dispatch_each(registry: Registry, batch: DispatchBatch) -> list[Dispat
         moved.update(so_far - moved)
         return [dispatch_answer(made, revision) if isinstance(made, TaskState) else made for made in results]
 
-    return await _in_packs(batch.requests, lambda request: 2 * len(request.dispatches), once)
+    return await _in_packs(batch.requests, _dispatch_keys, once)
 
 
 async def _in_packs(requests: Sequence[Q], keys: Callable[[Q], int], once: Once[Q, A]) -> list[A | ApiError]:
@@ -120,12 +120,17 @@ async def _pods_state(registry: Registry, requests: Sequence[BindingRequest]) ->
 async def _tasks_state(registry: Registry, requests: Sequence[DispatchRequest]) -> tuple[TaskState, set[str]]:
     items = [item for request in requests for item in request.dispatches]
     task_keys = {item.task: key_of(TASK, item.task) for item in items}
-    centre_keys = {item.centre: key_of(CENTRE, item.centre) for item in items}
+    centre_keys = {centre: key_of(CENTRE, centre) for item in items for centre in item.centres}
     decisions = _decision_keys(request.decision for request in requests)
     existing = await registry.find_all([*task_keys.values(), *centre_keys.values(), *decisions.values()])
     tasks = {name: existing.get(key) for name, key in task_keys.items()}
     state = TaskState(tasks, {name: existing[key] for name, key in centre_keys.items() if key in existing})
+    state.predecessors = await predecessors_of(registry, tasks.values())
     return state, {name for name, key in decisions.items() if key in existing}
+
+
+def _dispatch_keys(request: DispatchRequest) -> int:
+    return sum(1 + len(item.centres) for item in request.dispatches)
 
 
 def _decision_keys(decisions: Iterator[NewDecision | None]) -> dict[str, str]:

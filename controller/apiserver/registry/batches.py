@@ -117,7 +117,7 @@ def dispatch_each(
 
     `moved` counts how often the batch has written each centre's shares so far, and is updated.
     """
-    current, taken = TaskState(dict(state.tasks), dict(state.centres)), set(decisions)
+    current, taken = TaskState(dict(state.tasks), dict(state.centres), predecessors=state.predecessors), set(decisions)
     outcomes: list[TaskState | DispatchAnswer | ApiError] = []
     for request in requests:
         if (done := dispatched_before(current, request)) is not None:
@@ -146,7 +146,7 @@ def dispatched_before(state: TaskState, request: DispatchRequest) -> DispatchAns
         if task is None or task.status.centre != item.centre or task.status.decision != request.decision.name:
             return None
         revision = max(revision, task.metadata.revision)
-    centres = tuple(dict.fromkeys(item.centre for item in request.dispatches))
+    centres = tuple(dict.fromkeys(centre for item in request.dispatches for centre in item.centres))
     return DispatchAnswer(revision=revision, tasks=tuple(item.task for item in request.dispatches), centres=centres)
 
 

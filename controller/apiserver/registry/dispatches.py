@@ -20,8 +20,9 @@ from controller.apiserver.resources import Centre, ProbeResult, Task
 from controller.apiserver.resources.base import MAX_NAME, Count, Lines, Metadata, Name, Names, Seconds, TimeNs
 from controller.apiserver.resources.centre import UnitShare
 from controller.apiserver.resources.operator_devices import OperatorDevices, problem_of
+from controller.apiserver.resources.predecessors import OnFailure, PredecessorEnd
 from controller.apiserver.resources.probe_result import ProbeResultSpec, ProbeResultStatus
-from controller.apiserver.resources.task import HELD, TASK_ENDED, TaskPhase
+from controller.apiserver.resources.task import HELD, TASK_ENDED, Member, TaskPhase, ends_of
 from controller.common.errors import InvalidError, NotFoundError, StaleError
 from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
@@ -31,10 +32,20 @@ MOST_TASKS: Final = 256
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
+class OtherMember(Strict, frozen=True):
+    """A further centre of a task that several centres run, and its units."""
+
+    centre: Name
+    unit: Name
+    units: Annotated[int, Meta(ge=1, le=1 << 53)] = 1
+    shares_version: Count | None = None
+
+
 class Dispatch(Strict, frozen=True):
     """Dispatch a task to a centre, on some units of a type; without `unit` the centre picks one.
 
-    `task_revision` and `shares_version`, if given, must still be current. A task that only asks gets no units.
+    `task_revision` and `shares_version`, if given, must still be current. A task that only asks gets no units. A task
+    of several centres gets all of them at once, or none.
     """
 
     task: Name
@@ -47,6 +58,18 @@ class Dispatch(Strict, frozen=True):
     """Device per operator, for its status; each must be a device that a unit of the type has."""
     task_revision: Count | None = None
     shares_version: Count | None = None
+    others: Annotated[tuple[OtherMember, ...], Meta(max_length=63)] = ()
+    """Its other centres, if several run it."""
+
+    @property
+    def centres(self) -> tuple[str, ...]:
+        """All its centres, by rank."""
+        return tuple(part.centre for part in self.parts)
+
+    @property
+    def parts(self) -> tuple[Dispatch | OtherMember, ...]:
+        """Centre and units of each part, by rank."""
+        return (self, *self.others)
 
 
 class DispatchRequest(Strict, frozen=True):
@@ -91,6 +114,8 @@ class Completion(Strict, frozen=True):
     could_run: Names = ()
     reasons: Lines = ()
     heartbeat_ns: TimeNs | None = None
+    centre: Name | None = None
+    """Centre of the part that has ended, if several centres run the task."""
 
     def __post_init__(self) -> None:
         if self.phase not in (*TASK_ENDED, TaskPhase.PENDING):
@@ -121,6 +146,8 @@ class TaskState:
     centres: dict[str, Centre] = field(default_factory=dict)
     results: dict[str, ProbeResult] = field(default_factory=dict)
     """New results."""
+    predecessors: Mapping[str, Task] = field(default_factory=dict)
+    """Existing predecessors of its tasks; only read."""
 
 
 def dispatch(
@@ -135,19 +162,18 @@ def dispatch(
     for item in request.dispatches:
         task = _task(state, item.task)
         _check_task(task, item)
-        before = _centre(state, item.centre)
-        # Compare with the version before the batch, which is the one that the caller has seen.
-        version = before.shares_version - moved.get(item.centre, 0)
-        if item.shares_version is not None and item.shares_version != version:
-            mismatch = f"at version {version}, not {item.shares_version}"
-            raise StaleError(f"shares of Centre {item.centre} are {mismatch}")
-        _check_centre(before, now_ns)
-        _check_devices(task, item, before)
-        share = UnitShare(
-            task=item.task, uid=task.metadata.uid, epoch=task.status.epoch + 1, unit=item.unit, units=item.units
-        )
-        made.centres[item.centre] = with_units(made.centres.get(item.centre, before), share)
-        made.tasks[item.task] = _dispatched(task, item, request.decision, now_ns)
+        ends = ends_of(task, state.predecessors)
+        _check_predecessors(task, ends, state.predecessors)
+        _check_devices(task, item, _centre(state, item.centre))
+        for part in item.parts:
+            before = _centre(state, part.centre)
+            _check_version(before, part.shares_version, moved)
+            _check_centre(before, now_ns)
+            share = UnitShare(
+                task=item.task, uid=task.metadata.uid, epoch=task.status.epoch + 1, unit=part.unit, units=part.units
+            )
+            made.centres[part.centre] = with_units(made.centres.get(part.centre, before), share)
+        made.tasks[item.task] = _dispatched(task, item, request.decision, now_ns, ends)
     # Once per centre, however many of its tasks the request dispatches.
     made.centres = {name: _next_version(centre) for name, centre in made.centres.items()}
     return made
@@ -175,7 +201,7 @@ def complete(state: TaskState, request: CompletionRequest, now_ns: int) -> TaskS
     made = TaskState()
     for item in request.completions:
         task = held(state, item.task, item.epoch)
-        name = task.status.centre or ""
+        name = _centre_of(task, item)
         centre = made.centres.get(name) or state.centres.get(name)
         if centre is not None:
             _check_silent(item, centre)
@@ -184,8 +210,13 @@ def complete(state: TaskState, request: CompletionRequest, now_ns: int) -> TaskS
         result = None if item.result is None else result_of(task, item.result)
         if result is not None:
             made.results[result.metadata.name] = result
-        gone = task.metadata.deleting_ns is not None
-        made.tasks[item.task] = None if gone else _completed(task, item, result, now_ns)
+        task, whole = _member_completed(task, item, name) if task.status.members else (task, item)
+        if whole is None:
+            made.tasks[item.task] = task
+        elif task.metadata.deleting_ns is not None:
+            made.tasks[item.task] = None
+        else:
+            made.tasks[item.task] = _completed(task, whole, result, now_ns)
     made.centres = {name: _next_version(centre) for name, centre in made.centres.items()}
     return made
 
@@ -269,7 +300,9 @@ def result_of(task: Task, new: NewResult) -> ProbeResult:
     return ProbeResult(metadata=Metadata(name=f"{label}{ending}"), spec=made, status=status)
 
 
-def _dispatched(task: Task, item: Dispatch, decision: NewDecision | None, now_ns: int) -> Task:
+def _dispatched(
+    task: Task, item: Dispatch, decision: NewDecision | None, now_ns: int, ends: Sequence[PredecessorEnd]
+) -> Task:
     status = replace(
         task.status,
         phase=TaskPhase.DISPATCHED,
@@ -288,6 +321,9 @@ def _dispatched(task: Task, item: Dispatch, decision: NewDecision | None, now_ns
         decision=None if decision is None else decision.name,
         expected_s=item.expected_s,
         operator_devices=item.operator_devices,
+        predecessors=tuple(ends),
+        members=_members(item),
+        stopping="",
         reasons=(),
     )
     return replace(task, status=status)
@@ -308,14 +344,92 @@ def _completed(task: Task, item: Completion, result: ProbeResult | None, now_ns:
         if started_ns is None and item.run_time_s is not None:  # it ended before anyone reported it running
             started_ns = max(now_ns - round(item.run_time_s * NS_PER_S), 0)
         return replace(task, status=replace(status, started_ns=started_ns, finished_ns=now_ns))
-    left = replace(status, centre=None, unit=None, units=None, operator_devices=(), engine_id="", started_ns=None)
+    left = replace(
+        status,
+        centre=None,
+        unit=None,
+        units=None,
+        operator_devices=(),
+        engine_id="",
+        started_ns=None,
+        members=(),
+        stopping="",
+    )
     return replace(task, status=left)
+
+
+def _members(item: Dispatch) -> tuple[Member, ...]:
+    """Return the parts of a task of several centres, () for any other."""
+    if not item.others:
+        return ()
+    return tuple(Member(centre=part.centre, unit=part.unit or "", units=part.units) for part in item.parts)
+
+
+def _centre_of(task: Task, item: Completion) -> str:
+    """Return the centre of what a completion ends; raise an error unless that is held there."""
+    name = task.metadata.name
+    if not task.status.members:
+        if item.centre not in {None, task.status.centre}:
+            raise StaleError(f"Task {name} is at centre {task.status.centre}, not {item.centre}")
+        return task.status.centre or ""
+    if item.centre is None:
+        raise InvalidError(f"Task {name} runs at several centres: a completion names one")
+    if item.centre not in task.held_units:
+        raise StaleError(f"Task {name} holds nothing of centre {item.centre}")
+    return item.centre
+
+
+def _member_completed(task: Task, item: Completion, centre: str) -> tuple[Task, Completion | None]:
+    """Return a task whose part at a centre has ended, and the completion of the whole once all parts have.
+
+    As soon as a part has not succeeded, the others are to stop. The whole has failed if any part has, is pending again
+    if any was given back, and otherwise has succeeded.
+    """
+    members = tuple(
+        replace(member, phase=item.phase, exit_code=item.exit_code, run_time_s=item.run_time_s, reasons=item.reasons)
+        if member.centre == centre
+        else member
+        for member in task.status.members
+    )
+    stopping = task.status.stopping
+    if not stopping and item.phase is not TaskPhase.SUCCEEDED:
+        why = f"centre {centre}: {'; '.join(item.reasons) or item.phase.value}"
+        stopping = f"a part of the task has ended: {why}"[:1024]
+    task = replace(task, status=replace(task.status, members=members, stopping=stopping))
+    if task.held_units:
+        return task, None
+    phases = {member.phase for member in members}
+    phase = next((phase for phase in (TaskPhase.FAILED, TaskPhase.PENDING) if phase in phases), TaskPhase.SUCCEEDED)
+    codes = [member.exit_code for member in members if member.phase is phase and member.exit_code is not None]
+    times_s = [member.run_time_s for member in members if member.run_time_s is not None]
+    whole = replace(
+        item,
+        phase=phase,
+        exit_code=max(codes, default=None, key=abs),
+        run_time_s=max(times_s, default=None),
+        reasons=tuple(
+            f"centre {member.centre}: {reason}"[:1024]
+            for member in members
+            if member.phase is phase
+            for reason in member.reasons
+        )[:256],
+    )
+    return task, whole
 
 
 def _check_names(names: Sequence[str]) -> None:
     twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
     if twice is not None:
         raise InvalidError(f"Task {twice} is given twice")
+
+
+def _check_version(centre: Centre, expected: int | None, moved: Mapping[str, int]) -> None:
+    """Raise StaleError if a centre's shares have changed; the batch's own changes do not count."""
+    name = centre.metadata.name
+    # Compare with the version before the batch, which is the one that the caller has seen.
+    version = centre.shares_version - moved.get(name, 0)
+    if expected is not None and expected != version:
+        raise StaleError(f"shares of Centre {name} are at version {version}, not {expected}")
 
 
 def _check_task(task: Task, item: Dispatch) -> None:
@@ -332,10 +446,28 @@ def _check_task(task: Task, item: Dispatch) -> None:
         is_open = what == "unit" and given is None and spec.leaves_count  # it is named again by the pick of a number
         if wanted is not None and wanted != given and not is_open:
             raise StaleError(f"Task {name} is for {what} {wanted}, not {given}")
+    if len(item.centres) != spec.centres:
+        raise StaleError(f"Task {name} is for {spec.centres} centres at once, not for {len(item.centres)}")
+    if len(set(item.centres)) != len(item.centres):
+        raise InvalidError(f"Task {name}: its {spec.centres} centres must be different ones")
+    if item.others and item.unit is None:
+        raise InvalidError(f"Task {name}: a task of several centres needs a unit type at each")
     if spec.asks and (item.units or item.unit is not None):
         raise InvalidError(f"Task {name} is only a query: it gets no units")
     if not spec.asks and not item.units:
         raise InvalidError(f"Task {name} must request at least one unit")
+
+
+def _check_predecessors(task: Task, ends: Sequence[PredecessorEnd], existing: Mapping[str, Task]) -> None:
+    """Raise StaleError for a predecessor that has not succeeded, unless any end of it will do."""
+    name, runs_anyway = task.metadata.name, task.spec.on_failure is OnFailure.RUN
+    done = {end.task for end in ends if end.succeeded or runs_anyway}
+    for before in task.spec.predecessors:
+        if before in done or (runs_anyway and before not in existing):
+            continue
+        predecessor = existing.get(before)
+        what = "does not exist" if predecessor is None else f"is {predecessor.status.phase.value}"
+        raise StaleError(f"Task {name} runs after {before}, which {what}")
 
 
 def _check_picked(task: Task, item: Pick, units: int) -> None:

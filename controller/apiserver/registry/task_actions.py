@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
@@ -16,11 +16,12 @@ from controller.apiserver.registry.dispatches import (
     Pick,
     TaskState,
 )
+from controller.apiserver.registry.encoding import key_of
 from controller.apiserver.registry.placements import NewDecision
 from controller.apiserver.registry.registry import Registry, retried
 from controller.apiserver.resources.centre import CENTRE
 from controller.apiserver.resources.probe_result import PROBE_RESULT
-from controller.apiserver.resources.task import TASK
+from controller.apiserver.resources.task import TASK, Task
 
 Check = Callable[[TaskState], None]
 
@@ -30,7 +31,9 @@ async def dispatch(registry: Registry, request: DispatchRequest) -> DispatchAnsw
 
     async def once() -> DispatchAnswer:
         state = await _state(
-            registry, {item.task for item in request.dispatches}, {item.centre for item in request.dispatches}
+            registry,
+            {item.task for item in request.dispatches},
+            {centre for item in request.dispatches for centre in item.centres},
         )
         made = dispatches.dispatch(state, request, registry.now_ns())
         return await _write(registry, state, made, request.decision)
@@ -64,12 +67,25 @@ async def complete(registry: Registry, request: CompletionRequest, check: Check)
 async def _state(registry: Registry, tasks: set[str], centres: set[str] | None = None) -> TaskState:
     """Read the state for a request; adds the tasks' current centres."""
     state = TaskState({name: await find(registry, TASK, name) for name in sorted(tasks)})
-    held = {task.status.centre for task in state.tasks.values() if task is not None and task.status.centre is not None}
+    held = {centre for task in state.tasks.values() if task is not None for centre in _centres_of(task)}
     for name in sorted(held | (centres or set())):
         centre = await find(registry, CENTRE, name)
         if centre is not None:
             state.centres[name] = centre
+    state.predecessors = await predecessors_of(registry, state.tasks.values())
     return state
+
+
+def _centres_of(task: Task) -> set[str]:
+    status = task.status
+    return {member.centre for member in status.members} | ({status.centre} if status.centre is not None else set())
+
+
+async def predecessors_of(registry: Registry, tasks: Iterable[Task | None]) -> dict[str, Task]:
+    """Return the existing predecessors of tasks, by name."""
+    names = {name for task in tasks if task is not None for name in task.spec.predecessors}
+    existing = await registry.find_all([key_of(TASK, name) for name in sorted(names)]) if names else {}
+    return {task.metadata.name: task for task in existing.values()}
 
 
 def dispatch_written(registry: Registry, state: TaskState, made: TaskState) -> list[Written]:

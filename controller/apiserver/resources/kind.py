@@ -101,12 +101,19 @@ class Server(Protocol):
     async def selected(self, kind: Kind[R], field: str, value: str) -> Sequence[R]:
         """Return all resources of a kind with this value of a field."""
 
+    async def find_all(self, kind: Kind[R], names: Sequence[str]) -> Mapping[str, R]:
+        """Return those of some resources that exist, by name."""
+
+    def cached(self, kind: Kind[R], name: str) -> R | None:
+        """Return a resource from memory, which may lag behind the storage; None if it is not there."""
+
 
 class Strategy(Generic[R]):
     """Hooks of the API server for a kind; these defaults add nothing to reading and writing it.
 
-    A create calls `prepare`, `validate` and `after_write`; a replacement `validate` and `after_write`; a write of the
-    status `prepare_status` and `after_write`. After a lost race all but `after_write` run again.
+    A create calls `prepare`, `validate`, `check_references` and `after_write`; a replacement `validate` and
+    `after_write`; a write of the status `prepare_status` and `after_write`. After a lost race all but `after_write` run
+    again.
     """
 
     def prepare(self, new: R, principal: Principal, server: Server) -> R:
@@ -115,6 +122,9 @@ class Strategy(Generic[R]):
 
     def validate(self, current: R | None, wanted: R) -> None:
         """Raise InvalidError or StaleError for a resource, or a change of labels and spec, that is not allowed."""
+
+    async def check_references(self, new: R, principal: Principal, server: Server) -> None:
+        """Raise InvalidError for a new resource that refers to others in a way that is not allowed."""
 
     def prepare_status(self, current: R, wanted: R, principal: Principal, server: Server) -> R:
         """Return the resource with its new status, restored where others write it; raise StaleError."""

@@ -14,7 +14,7 @@ from controller.learning.policy.scales import PAGE_BYTES, logarithmic, shared
 from controller.learning.policy.scales import timed as time_features
 from controller.learning.values import Bools, Floats, Observation
 from controller.scheduling.framework.policies import Longs
-from controller.scheduling.tasks.values import CentresView, PendingTask, TimedOptions
+from controller.scheduling.tasks.values import CentreState, CentresView, PendingTask, Read, TimedOptions
 
 Figures = npt.NDArray[np.float64]
 
@@ -54,7 +54,7 @@ def observe(
     np.add.at(free, at, [view.slots[offer].free for offer in offers.tolist()])
     np.add.at(units, at, view.counts[offers])
     nbytes = sum(read.nbytes for read in task.reads)
-    local = np.array([_local(task, view.centres[name].hosts) for name in centres.names], np.float64)
+    local = np.array([_local(task, view.centres[name]) for name in centres.names], np.float64)
     delay, bandwidth = _ways(task, view, centres)
     return Observation.of(
         utilisation=1 - sum(slot.free for slot in view.slots) / max(int(view.counts.sum()), 1),
@@ -91,25 +91,31 @@ def _loads(timed: TimedOptions, rows: Longs, centres: Centres, candidates: Bools
     return shared(held / np.maximum(units, 1)), waits, takes, none, none, fetches
 
 
-def _local(task: PendingTask, hosts: tuple[str, ...]) -> int:
-    return sum(read.nbytes for read in task.reads if read.host in hosts)
+def _local(task: PendingTask, centre: CentreState) -> int:
+    return sum(read.nbytes for read in task.reads if _is_at(read, centre))
+
+
+def _is_at(read: Read, centre: CentreState) -> bool:
+    return read.centre == centre.name if read.centre else read.host in centre.hosts
 
 
 def _ways(task: PendingTask, view: CentresView, centres: Centres) -> tuple[Figures, Figures]:
     """Return the longest delay and the least bandwidth from hosts elsewhere to each centre, as features."""
     count = len(centres.names)
     delay, bandwidth = np.zeros(count), np.ones(count)
-    times_s = [seconds for seconds, _ in view.transfer_s.values() if 0 < seconds < np.inf]
-    fastest_s = min(times_s, default=0.0)
+    known_s = [way[0] for read in task.reads for name in centres.names if (way := view.way(read, name)) is not None]
+    times_s = [seconds for seconds, _ in view.transfer_s.values()] + known_s
+    fastest_s = min((seconds for seconds in times_s if 0 < seconds < np.inf), default=0.0)
     for number, name in enumerate(centres.names):
-        hosts = view.centres[name].hosts
+        centre = view.centres[name]
         for read in task.reads:
-            if read.host in hosts:
+            if _is_at(read, centre):
                 continue
-            seconds = view.transfer_s.get((read.host, name), (0.0, False))[0]
+            seconds = (view.way(read, name) or (0.0, False))[0]
             if seconds > 0:
                 bandwidth[number] = min(bandwidth[number], fastest_s / seconds if np.isfinite(seconds) else 0.0)
-            delay[number] = max(delay[number], _delay(view, read.host, hosts))
+            sources = view.centres[read.centre].hosts if read.centre in view.centres else (read.host,)
+            delay[number] = max(delay[number], min((_delay(view, host, centre.hosts) for host in sources), default=0.0))
     return delay, bandwidth
 
 

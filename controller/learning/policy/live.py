@@ -150,7 +150,7 @@ class _Lived:
     """A decision whose results are not all known yet."""
 
     observation: Observation
-    action: int
+    actions: tuple[int, ...]
     at_ns: int
     reward: float | None = None
     following: Observation | None = None
@@ -265,8 +265,11 @@ class LiveNetwork:
             "does not fit": f"it is {shape.form}, for {shape.actions} actions, and there are {actions}",
         }.get(answer.problem, "")
 
-    def decided(self, key: str, answer: Answer, action: int) -> None:
-        """Record that an action was chosen, no matter by whom: compare it, and await its outcome."""
+    def decided(self, key: str, answer: Answer, action: int, *others: int) -> None:
+        """Record that an action was chosen, no matter by whom: compare it, and await its outcome.
+
+        A decision for a set of actions is an experience of each; the first is compared.
+        """
         self._decisions[self._who(answer, action)] += 1
         if answer.problem:
             self._unanswered[answer.problem] += 1
@@ -283,7 +286,7 @@ class LiveNetwork:
             self._last.following = answer.observation
             self._last.elapsed_ns = now_ns - self._last.at_ns
             self._give(self._last)
-        self._last = self._lived[key] = _Lived(answer.observation, action, now_ns)
+        self._last = self._lived[key] = _Lived(answer.observation, (action, *others), now_ns)
 
     def came(self, key: str, outcome: Outcome | None) -> None:
         """Take the result of a decision; an experience is complete once the next decision is known, too."""
@@ -405,7 +408,8 @@ class LiveNetwork:
     def _give(self, lived: _Lived) -> None:
         training = self._training
         if lived.reward is not None and lived.following is not None and training is not None:
-            training.give(Experience(lived.observation, lived.action, lived.reward, lived.following, lived.elapsed_ns))
+            for action in lived.actions:
+                training.give(Experience(lived.observation, action, lived.reward, lived.following, lived.elapsed_ns))
 
     def _explored(self, answer: Answer, subject: str) -> int | None:
         """Return a candidate to try, now and then, if its result is learned."""

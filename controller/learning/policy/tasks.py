@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class LearnedTasks(LearningPolicy):
     """
 
     def __init__(self, settings: LiveSettings, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        super().__init__(settings, "tasks", _example, clock_ns)
+        super().__init__(settings, "tasks", example, clock_ns)
         self._fallback: Score[PendingTask, TimedOptions] | None = None
         if settings.fallback:
             self._fallback = make_policy(TASKS, settings.fallback, {}, ("points", "reason"))
@@ -55,9 +55,15 @@ class LearnedTasks(LearningPolicy):
 
     def note(self, task: PendingTask, timed: TimedOptions, rows: Longs, row: int) -> Callable[[str], None]:
         """Return a callback that records, by a key, that a task got one of some options."""
+        return self.note_set(task, timed, rows, (row,))
+
+    def note_set(
+        self, task: PendingTask, timed: TimedOptions, rows: Longs, chosen: Sequence[int]
+    ) -> Callable[[str], None]:
+        """Return a callback that records, by a key, that a task got several options, each of another centre."""
         centres, answer = self._answer(task, timed, rows)
-        action = int(centres.of_offer[timed.options.offer[row]])
-        return lambda key: self.network.decided(key, answer, action)
+        actions = [int(centres.of_offer[timed.options.offer[row]]) for row in chosen]
+        return lambda key: self.network.decided(key, answer, *actions)
 
     def _answer(self, task: PendingTask, timed: TimedOptions, rows: Longs) -> tuple[Centres, Answer]:
         """Return the centres, and the network's answer about them; computed once for the same question."""
@@ -74,7 +80,8 @@ class LearnedTasks(LearningPolicy):
         return self._asked[1:]
 
 
-def _example(made_for: MadeFor) -> Observation:
+def example(made_for: MadeFor) -> Observation:
+    """Return an observation like those that a network of tasks is made for: its features, and one centre."""
     view = CentresView(0, (Offer("any", "unit", 1),), {"any": CentreState("any")}, (Slots(1),))
     none, never = np.zeros(0), np.zeros(0, np.bool_)
     timed = TimedOptions(view, Options.of((), {}), none, none, never, none, none)

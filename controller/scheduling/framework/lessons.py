@@ -6,7 +6,7 @@ called from other threads, one at a time; the other methods must not block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -109,6 +109,15 @@ class Learner(Learns, Protocol[S_contra, C_contra]):
 
         Called while everything is as it was at the decision.
         """
+        ...
+
+
+@runtime_checkable
+class SetLearner(Learner[S_contra, C_contra], Protocol[S_contra, C_contra]):
+    """A score that learns from decisions for several candidates at once."""
+
+    def note_set(self, subject: S_contra, candidates: C_contra, numbers: Ids, chosen: Sequence[int], /) -> Note:
+        """Return a callback that records that a subject got all of some candidates; otherwise like `note`."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,10 +15,14 @@ from controller.scheduling.tasks.values import Option, PendingTask, TimedOptions
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdict:
-    """The decision about a task with all intermediate results: an option and the seconds until it begins, or none."""
+    """The decision about a task with all intermediate results: an option and the seconds until it begins, or none.
+
+    A task of several centres has an option at each, `others` besides the first; it begins when all can.
+    """
 
     choice: Choice[PendingTask]
     examined: Examined[TimedOptions]
+    others: tuple[int, ...] = ()
 
     @classmethod
     def nothing(cls, task: PendingTask, timed: TimedOptions) -> Verdict:
@@ -47,17 +51,47 @@ class Verdict:
         return None if self.row is None else self.timed.options.items[self.row]
 
     @property
+    def rows(self) -> tuple[int, ...]:
+        """Rows of all chosen options."""
+        return () if self.row is None else (self.row, *self.others)
+
+    @property
     def start_s(self) -> float:
-        """Seconds until it begins; infinite if unknown."""
-        return float("inf") if self.row is None else float(self.timed.start_s[self.row])
+        """Seconds until it begins at all its centres; infinite if unknown."""
+        return max((float(self.timed.start_s[row]) for row in self.rows), default=float("inf"))
+
+    @property
+    def finish_s(self) -> float:
+        """Upper bound of the seconds until it has ended everywhere; NaN or infinite if unknown."""
+        timed = self.timed
+        return self.start_s + max(
+            (float(timed.transfer_s[row] + timed.options.high[row]) for row in self.rows), default=float("inf")
+        )
 
 
 def decide(profile: TaskProfile, task: PendingTask, timed: TimedOptions) -> Verdict:
     """Return the option for a task: of those that pass all filters, the one with the most points.
 
-    Raise SchedulerError if a policy gives an invalid answer.
+    A task of several centres gets the best option of each of as many centres, or none at all. Raise SchedulerError if a
+    policy gives an invalid answer.
     """
-    return Verdict(*examine(profile, task, timed))
+    choice, examined = examine(profile, task, timed)
+    if task.centres == 1 or not choice.is_placed:
+        return Verdict(choice, examined)
+    rows = _best_of_each(choice.candidate, examined)
+    if len(rows) < task.centres:
+        return Verdict(replace(choice, candidate=NOBODY), examined)
+    return Verdict(choice, examined, tuple(rows[1 : task.centres]))
+
+
+def _best_of_each(first: int, examined: Examined[TimedOptions]) -> list[int]:
+    """Return the best option of each centre, the best centres first, and the chosen one before all."""
+    timed, rows = examined.candidates, examined.passing
+    order = np.lexsort((rows, timed.options.units[rows], timed.start_s[rows], -examined.total, rows != first))
+    best: dict[str, int] = {}
+    for row in rows[order].tolist():
+        best.setdefault(timed.options.items[row].offer[0], row)
+    return list(best.values())
 
 
 def devices_of(profile: TaskProfile, verdict: Verdict) -> tuple[OperatorDevice, ...]:

@@ -16,6 +16,7 @@ from controller.probing.prediction import predicted
 from controller.probing.values import ProbeTask
 from controller.scheduling.tasks.values import Offer, Option
 from dataplane.clock import NS_PER_S
+from dataplane.topology.values import DeviceKind
 
 MOST_SAMPLES: Final = 10
 """Maximum number of finished tasks considered at a place, the newest."""
@@ -33,6 +34,8 @@ class KnownType:
     counts: tuple[int, ...] = (1,)
     stated: tuple[int, ...] = ()
     problem: str = ""
+    expected_s: tuple[tuple[DeviceKind, float], ...] = ()
+    """Run times that a user expects, by kind of device."""
 
     @property
     def kernels(self) -> frozenset[str]:
@@ -65,9 +68,23 @@ def options_of(
     )
     threshold = threshold_in(known_type, evidence)
     return tuple(
-        Option(offer.key, units, estimate_in(known_type, evidence, units, now_ns, fresh_s), _above(threshold, units))
+        Option(
+            offer.key, units, _estimate(known_type, offer, evidence, units, now_ns, fresh_s), _above(threshold, units)
+        )
         for units in counts or [1]
     )
+
+
+def _estimate(  # noqa: PLR0917 - the estimate's inputs
+    known_type: KnownType, offer: Offer, evidence: Evidence, units: int, now_ns: int, fresh_s: float
+) -> Estimate:
+    """Return the measured run time or, without one, the user's for the offer's fastest device."""
+    estimate = estimate_in(known_type, evidence, units, now_ns, fresh_s)
+    devices = {*offer.devices, DeviceKind.CPU}
+    stated_s = [seconds for kind, seconds in known_type.expected_s if kind in devices]
+    if estimate.is_known or not stated_s:
+        return estimate
+    return lowered(Estimate.exactly(min(stated_s), Basis.MODELLED, "as its user expects"), evidence.trust)
 
 
 def estimate_in(known_type: KnownType, evidence: Evidence, units: int, now_ns: int, fresh_s: float) -> Estimate:

@@ -45,10 +45,18 @@ def explained(profile: TaskProfile, verdict: Verdict, *, most: int = 16) -> Expl
 
 def _summary(verdict: Verdict, passed: int, refused_by: tuple[tuple[str, int], ...]) -> str:
     option, centres = verdict.option, passed + sum(count for _, count in refused_by)
+    if option is None and passed:
+        refused = "".join(f", {count} refused by {name}" for name, count in refused_by)
+        return (
+            f"{verdict.task.centres} centres are needed at the same time, {passed} of {centres} could run it{refused}"
+        )
     if option is None:
         refused = ", ".join(f"{count} by {name}" for name, count in refused_by) or "there are none"
         return f"none of {centres} centres: {refused}"
-    where = f"{option.offer[0]}: {option.units} of {option.offer[1] or 'the units it chooses'}"
+    chosen = [verdict.timed.options.items[row] for row in verdict.rows]
+    where = " and ".join(
+        f"{each.offer[0]}: {each.units} of {each.offer[1] or 'the units it chooses'}" for each in chosen
+    )
     when = "" if verdict.start_s <= 0 else ", once they are free"
     estimate = str(option.estimate)
     if not option.estimate.is_known:

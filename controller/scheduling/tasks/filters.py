@@ -8,7 +8,7 @@ from controller.apiserver.resources.task import UnitChoice
 from controller.cluster.estimates import Basis
 from controller.cluster.estimates.values import FIRMNESS
 from controller.scheduling.framework.policies import Flags, Longs, NoSettings
-from controller.scheduling.tasks.values import Offer, PendingTask, TimedOptions
+from controller.scheduling.tasks.values import Offer, PendingTask, Read, TimedOptions
 from dataplane.config import Strict
 
 
@@ -161,8 +161,10 @@ class FirmEstimate:
         flags: Flags = firmness <= FIRMNESS.index(self._settings.weakest)
         if self._settings.else_weakest is not None and not (flags & takes_tasks).any():
             flags = firmness <= FIRMNESS.index(self._settings.else_weakest)
-        if task.measures_itself and not (flags & takes_tasks & np.isfinite(timed.start_s)).any():
-            return None
+        if task.measures_itself:
+            possible = np.flatnonzero(flags & takes_tasks & np.isfinite(timed.start_s))
+            if len({timed.offer(row).centre for row in possible.tolist()}) < task.centres:
+                return None
         return flags
 
     def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:  # noqa: ARG002
@@ -247,13 +249,13 @@ class Reachable:
     def reason(self, task: PendingTask, timed: TimedOptions, row: int) -> str:
         """Return the host with no path to the centre."""
         centre = timed.offer(row).centre
-        hosts = (read.host for read in task.reads if not _leads(timed, read.host, centre))
-        return f"no path there from {next(hosts, 'its data')}"
+        sources = (read.source for read in task.reads if not _leads(timed, read, centre))
+        return f"no path there from {next(sources, 'its data')}"
 
 
-def _leads(timed: TimedOptions, host: str, centre: str) -> bool:
-    transfer = timed.view.transfer_s.get((host, centre))
-    return transfer is None or bool(np.isfinite(transfer[0]))
+def _leads(timed: TimedOptions, read: Read, centre: str) -> bool:
+    way = timed.view.way(read, centre)
+    return way is None or bool(np.isfinite(way[0]))
 
 
 class UnitsFree:

@@ -21,8 +21,16 @@ from dataplane.clock import NS_PER_S
 
 
 def order_of(tasks: Iterable[PendingTask]) -> list[PendingTask]:
-    """Return tasks in the order of decisions: the highest priority first, then first come, first served."""
-    return sorted(tasks, key=lambda task: (-task.priority, task.since_ns, task.name))
+    """Return tasks in the order of decisions: the highest priority first, then first come, first served.
+
+    Tasks of a graph come together, the one with the most work after it first.
+    """
+    return sorted(tasks, key=_order)
+
+
+def _order(task: PendingTask) -> tuple[int, int, float, int, str]:
+    first_ns = task.since_ns if task.graph_since_ns is None else task.graph_since_ns
+    return (-task.priority, first_ns, -task.rank_s, task.since_ns, task.name)
 
 
 class Plan:
@@ -31,7 +39,7 @@ class Plan:
     def __init__(self, view: CentresView, wait_cost: float = WAIT_COST) -> None:
         self.view, self._wait_cost = view, wait_cost
         self._outlooks = {pair: Outlook(windows, view.now_ns) for pair, windows in view.network.items()}
-        self._starts: dict[int, _Starts] = {}
+        self._starts: dict[tuple[int, bool], _Starts] = {}
         self._taken: list[int] = []
         self._open = {position for position, slots in enumerate(view.slots) if slots.free}
         self._transfers: dict[tuple[object, int], tuple[Floats, Flags]] = {}
@@ -39,11 +47,13 @@ class Plan:
     def decide(self, profile: TaskProfile, task: PendingTask, options: Options) -> Verdict:
         """Return the decision about a task, and reserve its units in the books."""
         verdict = decide(profile, task, self.timed(task, options))
-        if (option := verdict.option) is not None and verdict.row is not None:
-            held_s = float(verdict.timed.transfer_s[verdict.row] + options.high[verdict.row])
-            held_s = held_s if math.isfinite(held_s) else math.inf
+        start_s = verdict.start_s
+        held_s = verdict.finish_s - start_s
+        held_s = held_s if math.isfinite(held_s) else math.inf
+        for row in verdict.rows:
+            option = verdict.timed.options.items[row]
             position = self.view.place[option.offer]
-            self.view.slots[position].take(option.units, held_s, verdict.start_s)
+            self.view.slots[position].take(option.units, held_s, start_s)
             self._taken.append(position)
             if not self.view.slots[position].free:
                 self._open.discard(position)
@@ -57,7 +67,9 @@ class Plan:
     def timed(self, task: PendingTask, options: Options) -> TimedOptions:
         """Return the options of a task with their start and transfer times."""
         transfer_s, is_measured = self._transfer_s(task, options)
-        start_s = self._start_s(options)
+        start_s = self._start_s(options, later=task.ready_s > 0)
+        if task.ready_s > 0:
+            start_s = np.maximum(start_s, task.ready_s)
         if task.not_before_ns is not None and task.not_before_ns > self.view.now_ns:
             start_s = np.maximum(start_s, (task.not_before_ns - self.view.now_ns) / NS_PER_S)
         slowdown, waits_s = np.ones(len(options)), np.zeros(len(options))
@@ -67,10 +79,11 @@ class Plan:
             start_s = start_s + waits_s
         return TimedOptions(self.view, options, start_s, transfer_s, is_measured, slowdown, waits_s)
 
-    def _start_s(self, options: Options) -> Floats:
-        starts = self._starts.get(id(options))
+    def _start_s(self, options: Options, *, later: bool) -> Floats:
+        key = (id(options), later)
+        starts = self._starts.get(key)
         if starts is None or starts.options is not options:
-            starts = self._starts[id(options)] = _Starts(self.view, options)
+            starts = self._starts[key] = _Starts(self.view, options, later=later)
         return starts.now(self._taken)
 
     def _transfer_s(self, task: PendingTask, options: Options) -> tuple[Floats, Flags]:
@@ -110,10 +123,13 @@ class Plan:
 
 
 class _Starts:
-    """Start times of options as columns that follow the books; only offers whose units were taken are recomputed."""
+    """Start times of options as columns that follow the books; only offers whose units were taken are recomputed.
 
-    def __init__(self, view: CentresView, options: Options) -> None:
-        self.options, self._view, self._seen = options, view, 0
+    A task that begins `later` borrows no units: loans begin now.
+    """
+
+    def __init__(self, view: CentresView, options: Options, *, later: bool) -> None:
+        self.options, self._view, self._later, self._seen = options, view, later, 0
         self._start_s = np.full(len(options), math.inf)
         for position in options.rows_of:
             self._read(position)
@@ -130,13 +146,14 @@ class _Starts:
         for row in self.options.rows_of.get(position, ()):
             high = float(self.options.high[row])
             units = int(self.options.units[row])
-            self._start_s[row] = slots.start_s(units, high if math.isfinite(high) else math.inf)
+            borrows_s = high if math.isfinite(high) else math.inf
+            self._start_s[row] = slots.own_s(units) if self._later else slots.start_s(units, borrows_s)
 
 
 def _transfer_times(task: PendingTask, options: Options, view: CentresView) -> tuple[Floats, Flags]:
     seconds, is_measured = np.zeros(len(view.offers)), np.ones(len(view.offers), np.bool_)
     for position, offer in enumerate(view.offers):
-        rates = [view.transfer_s.get((read.host, offer.centre)) for read in task.reads]
+        rates = [view.way(read, offer.centre) for read in task.reads]
         for read, rate in zip(task.reads, rates, strict=True):
             if rate is not None:
                 seconds[position] += read.nbytes * rate[0] if read.nbytes else 0.0

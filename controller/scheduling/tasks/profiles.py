@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 
@@ -40,6 +40,8 @@ class TaskProfileSettings(Strict, frozen=True):
         PolicySettings(policy="good-hours"),
     )
     benchmark: tuple[Name, ...] = ()
+    order: Literal["rank", "arrival"] = "rank"
+    """Order of the tasks of a graph: the longest path to its end first, or as they were submitted."""
 
 
 MEASURED = TaskProfileSettings()
@@ -48,6 +50,8 @@ ACCELERATED = TaskProfileSettings(
     name="accelerated", scores=(*MEASURED.scores, PolicySettings(policy="operator-devices"))
 )
 """`measured` with operators assigned to devices: the program is told, and units where they gain count more."""
+HEFT = TaskProfileSettings(name="heft", scores=(PolicySettings(policy="finish-time"),))
+"""Heterogeneous earliest finish time: tasks of graphs by rank, each where it ends first."""
 FIXED_BENCHMARK = TaskProfileSettings(name="fixed-benchmark", benchmark=("fixed-dgemm", "fixed-stream"))
 
 
@@ -61,6 +65,7 @@ class TaskProfile(Profile[PendingTask, TimedOptions]):
     kind = TASKS
 
     benchmark: tuple[str, ...] = ()
+    order: str = "rank"
 
     @classmethod
     def of(cls, settings: TaskProfileSettings) -> Self:
@@ -75,4 +80,4 @@ class TaskProfile(Profile[PendingTask, TimedOptions]):
 
     @classmethod
     def _others(cls, settings: Any) -> dict[str, Any]:  # noqa: ANN401 - settings of tasks
-        return {"benchmark": settings.benchmark}
+        return {"benchmark": settings.benchmark, "order": settings.order}

@@ -10,7 +10,14 @@ from controller.probing.evaluation.policy import DEFAULT, Policy
 from controller.probing.evaluation.trust import TrustSettings
 from controller.scheduling.tasks.prices import PriceSettings
 from controller.scheduling.tasks.probing import ProbingSettings
-from controller.scheduling.tasks.profiles import ACCELERATED, ALL_UNITS, FIXED_BENCHMARK, MEASURED, TaskProfileSettings
+from controller.scheduling.tasks.profiles import (
+    ACCELERATED,
+    ALL_UNITS,
+    FIXED_BENCHMARK,
+    HEFT,
+    MEASURED,
+    TaskProfileSettings,
+)
 from controller.scheduling.tasks.waiting import WAIT_COST
 from dataplane.config import Strict
 
@@ -29,6 +36,7 @@ class TaskSettings(Strict, frozen=True):
 
     profiles: Annotated[tuple[TaskProfileSettings, ...], Meta(min_length=1)] = (
         MEASURED,
+        HEFT,
         ACCELERATED,
         ALL_UNITS,
         FIXED_BENCHMARK,
@@ -44,6 +52,8 @@ class TaskSettings(Strict, frozen=True):
     """Executions in a task per repetition in the probes built from it."""
     most: Annotated[int, Meta(ge=1, le=1_000_000)] = 20_000
     """Maximum number of waiting tasks examined per round; the others follow when there are fewer."""
+    ahead: Annotated[int, Meta(ge=0, le=100_000)] = 32
+    """Number of tasks planned per round before their predecessors have ended, to say where they will run."""
     retries: Annotated[int, Meta(ge=0, le=1000)] = 3
     """Number of times that a task is sent again after its centre falls silent; then it has failed."""
     wait_cost: Annotated[float, Meta(ge=0, le=1e6)] = WAIT_COST

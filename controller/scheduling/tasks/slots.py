@@ -46,6 +46,12 @@ class Slots:
             return NEVER_S
         if self._loan(units, seconds) is not None:
             return 0.0
+        return self.own_s(units)
+
+    def own_s(self, units: int) -> float:
+        """Return from when on so many units are free for any length of time, none of them lent."""
+        if not 0 < units <= self.count:
+            return NEVER_S
         free = 0
         for at_s, count in self._free_at:
             free += count
@@ -54,7 +60,7 @@ class Slots:
         return NEVER_S
 
     def take(self, units: int, seconds: float, start_s: float) -> None:
-        """Plan a task onto units that `start_s` reported free; a later one takes the units that are free first."""
+        """Plan a task onto units that are free at `start_s`: those that are free last, so that fewest lie idle."""
         firm = sum(count for at_s, count in self._free_at if at_s <= 0)
         loan = self._loan(units, seconds) if start_s <= 0 and firm < units else None
         if loan is not None:
@@ -64,7 +70,8 @@ class Slots:
             return
         left = units
         while left:
-            at_s, count = self._free_at.pop(0)
+            in_time = sum(1 for at_s, _ in self._free_at if at_s <= start_s)
+            at_s, count = self._free_at.pop(max(in_time - 1, 0))
             taken = min(count, left)
             if taken < count:
                 insort(self._free_at, (at_s, count - taken))

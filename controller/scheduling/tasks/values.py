@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,13 +17,27 @@ from controller.scheduling.framework.policies import Flags, Floats, Longs
 from controller.scheduling.tasks.slots import Slots
 from dataplane.topology.values import DeviceKind
 
+Way = tuple[float, bool]
+"""Seconds per byte, infinite if there is no path, and whether they are measured."""
+
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Bytes that a task reads from a host of the topology."""
+    """Bytes that a task reads from a host of the topology, or from the centre where a predecessor left them."""
 
     host: str
     nbytes: int
+    centre: str = ""
+
+    @property
+    def source(self) -> str:
+        """Its host or centre, in words."""
+        return f"centre {self.centre}" if self.centre else self.host
+
+
+def no_way(source: str, centre: str) -> Way | None:  # noqa: ARG001 - any two
+    """Return None: nothing is known about the network between two centres."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +63,22 @@ class PendingTask:
     deadline_ns: int | None = None
     operators: tuple[OperatorCount, ...] = ()
     measures_itself: bool = False
+    centres: int = 1
+    """Number of centres that it needs at the same time."""
+    expected_s: tuple[tuple[DeviceKind, float], ...] = ()
+    """Run times that its user expects, by kind of device."""
+    ready_s: float = 0.0
+    """Seconds until its predecessors have ended, by the plan."""
+    rank_s: float = 0.0
+    """Expected seconds from its start to the end of its graph, along the longest path; 0 without successors."""
+    graph_since_ns: int | None = None
+    """Submission of the first waiting task of its graph, None for a task without one."""
 
     @property
     def main_host(self) -> str:
-        """The host that it reads most from, '' if it reads nothing."""
-        return max(self.reads, key=lambda read: read.nbytes).host if self.reads else ""
+        """The host that it reads most from, '' if it reads nothing from hosts."""
+        hosts = [read for read in self.reads if not read.centre]
+        return max(hosts, key=lambda read: read.nbytes).host if hosts else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +160,15 @@ class Options:
         return len(self.items)
 
     @cached_property
+    def mean_s(self) -> float:
+        """Mean over offers of the shortest expected run time at each, NaN if all are unknown."""
+        shortest: Floats = np.full(int(self.offer.max(initial=-1)) + 1, np.inf)
+        known = np.isfinite(self.seconds)
+        np.minimum.at(shortest, self.offer[known], self.seconds[known])
+        finite = shortest[np.isfinite(shortest)]
+        return float(finite.mean()) if len(finite) else float("nan")
+
+    @cached_property
     def rows_of(self) -> Mapping[int, Longs]:
         """Option rows of each offer, by its position."""
         by_offer: dict[int, list[int]] = {}
@@ -157,6 +191,8 @@ class CentresView:
     """Forecast of the network from a host to a centre; missing pairs are unknown."""
     costs: CostMap | None = None
     """Cost map of the topology's hosts, None if unknown."""
+    between: Callable[[str, str], Way | None] = no_way
+    """The way from one centre to another, None if it is unknown."""
 
     _supporting: dict[frozenset[str], Flags] = field(default_factory=dict)
 
@@ -180,6 +216,12 @@ class CentresView:
         if kernels not in self._supporting:
             self._supporting[kernels] = np.array([kernels <= offer.operators for offer in self.offers], np.bool_)
         return self._supporting[kernels]
+
+    def way(self, read: Read, centre: str) -> Way | None:
+        """Return the way of what is read to a centre; None if it is unknown."""
+        if read.centre:
+            return (0.0, True) if read.centre == centre else self.between(read.centre, centre)
+        return self.transfer_s.get((read.host, centre))
 
     @cached_property
     def place(self) -> Mapping[tuple[str, str], int]:

@@ -231,15 +231,20 @@ class Agent:
                     if isinstance(told, Listing):
                         if told.age_s is not None:
                             break  # cached because the server's storage is away: it may be outdated
-                        self._tasks = {task.metadata.name: task for task in told.items if task.is_held}
+                        held = (task.at(self.settings.centre) for task in told.items)
+                        self._tasks = {task.metadata.name: task for task in held if task.is_held}
                         self._listed.set()
                         self._report_now.set()
                     elif told.type is EventType.BOOKMARK:
                         continue
-                    elif told.type is EventType.DELETE or told.resource is None or not told.resource.is_held:
+                    elif (
+                        told.type is EventType.DELETE
+                        or told.resource is None
+                        or not (task := told.resource.at(self.settings.centre)).is_held
+                    ):
                         (self._tasks or {}).pop(told.name, None)
                     elif self._tasks is not None:
-                        self._tasks[told.name] = told.resource
+                        self._tasks[told.name] = task
                     self._wake.set()
             except ApiError as error:
                 self._failed(Failure.API, str(error))
@@ -481,6 +486,7 @@ class Agent:
     async def _complete(self, task: Task, item: Completion) -> bool:
         """Complete a task; return False if it is no longer ours, as it is gone or was dispatched again."""
         counts = True
+        item = replace(item, centre=self.settings.centre if task.status.members else None)
         try:
             await self._client.complete(CompletionRequest(completions=(item,)))
         except (StaleError, NotFoundError, ForbiddenError) as error:

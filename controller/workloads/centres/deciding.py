@@ -36,6 +36,8 @@ class Cause(StrEnum):
     """The end of its job is unknown."""
     DELETED = "deleted"
     SIGNED_OFF = "signed-off"
+    MEMBER = "member"
+    """Its part at another centre has not succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,10 @@ def _step_of(view: View, task: Task, job: JobState | None, counts: _Counts) -> S
         if job is not None and job.phase not in JOB_ENDED:
             return Cancel(job, "the task is being deleted", task)
         return GiveBack(task, TaskPhase.FAILED, "it was deleted", Cause.DELETED)
+    if (why := task.status.stopping) and (job is None or job.phase not in JOB_ENDED):
+        if job is not None:
+            return Cancel(job, why, task, TaskPhase.PENDING, Cause.MEMBER)
+        return GiveBack(task, TaskPhase.PENDING, why, Cause.MEMBER)
     if job is None:
         return _begin(view, task, counts)
     if job.phase is JobPhase.LOST:

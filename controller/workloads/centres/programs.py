@@ -36,6 +36,11 @@ from controller.workloads.centres.settings import CentreSettings
 from dataplane.blas_threads import VARIABLES
 
 PROBE_FILE: Final = "probe.json"
+INPUTS: Final = "MILLRACE_INPUTS"
+"""Variable with the ends of a task's predecessors, as in its status."""
+CENTRES: Final = "MILLRACE_CENTRES"
+"""Variable with the centres of a task that several run together, by rank."""
+CENTRE_RANK: Final = "MILLRACE_CENTRE_RANK"
 _MILLI: Final = 1000
 _ROOT: Final = str(Path(__file__).resolve().parents[3])
 _PYTHONPATH: Final = "PYTHONPATH"
@@ -136,6 +141,8 @@ def order_of(  # noqa: PLR0917 - the last two are for few tasks
         "MILLRACE_UNIT": unit.name,
         "MILLRACE_UNITS": str(units),
         DEVICES: text_of(task.status.operator_devices),
+        **_inputs_of(task),
+        **_place_among(task, settings.centre),
     }
     return JobOrder(
         mark=mark,
@@ -151,6 +158,18 @@ def order_of(  # noqa: PLR0917 - the last two are for few tasks
         grace_s=settings.grace_s,
         output_limit_bytes=settings.output_limit_bytes,
     )
+
+
+def _inputs_of(task: Task) -> dict[str, str]:
+    """Return the variable that tells a task where its predecessors ran and left their data; {} without any."""
+    ends = task.status.predecessors
+    return {INPUTS: msgspec.json.encode(ends).decode()} if ends else {}
+
+
+def _place_among(task: Task, centre: str) -> dict[str, str]:
+    """Return the variables that tell a task of several centres which part of it this is; {} for any other."""
+    centres = [member.centre for member in task.status.members]
+    return {CENTRES: ",".join(centres), CENTRE_RANK: str(centres.index(centre))} if centre in centres else {}
 
 
 def _run_of(task: Task, program: Program, python: str) -> Run:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -11,6 +13,7 @@ from controller.apiserver.registry.dispatches import (
     Dispatch,
     DispatchRequest,
     NewResult,
+    OtherMember,
     Pick,
     TaskState,
     complete,
@@ -30,6 +33,7 @@ from controller.apiserver.resources.task import (
     TaskPhase,
     TaskSpec,
     UnitChoice,
+    member_reported,
     reported,
 )
 from controller.common.errors import ApiError, InvalidError, NotFoundError, StaleError
@@ -377,3 +381,145 @@ def test_reports_move_no_units_and_begin_and_end_nothing() -> None:
         forged = replace(before, status=replace(before.status, phase=phase, epoch=epoch))
         with pytest.raises(StaleError, match=problem):
             reported(before, forged, 77, by_centre=True)
+
+
+def several(**more: object) -> Task:
+    return task("wide", centres=3, **more)
+
+
+def to_three(*units: int) -> Dispatch:
+    first, *others = (
+        OtherMember(centre=f"c{number}", unit="small", units=count) for number, count in enumerate(units, 1)
+    )
+    return Dispatch(task="wide", centre=first.centre, unit="small", units=first.units, others=tuple(others))
+
+
+THREE = (centre(), centre("c2"), centre("c3"))
+
+
+def part(name: str, phase: TaskPhase = TaskPhase.SUCCEEDED, **more: object) -> Completion:
+    return Completion(task="wide", epoch=1, phase=phase, centre=name, **more)  # type: ignore[arg-type]
+
+
+def after(before: TaskState, item: Completion) -> TaskState:
+    made = completed(before, item)
+    return TaskState(before.tasks | made.tasks, before.centres | made.centres)
+
+
+def test_several_centres_are_bound_all_or_none() -> None:
+    """Item 14: one of them lacks a unit, so that none gets a share."""
+    busy = sent(state(several(), task("b"), centres=THREE), Dispatch(task="b", centre="c3", unit="small", units=4))
+    with pytest.raises(StaleError, match="Centre c3: wide wants 1 units of type small, 0 are free"):
+        sent(busy, to_three(2, 2, 1))
+    assert [len(busy.centres[name].shares) for name in ("c1", "c2", "c3")] == [0, 0, 1]
+    made = sent(state(several(), centres=THREE), to_three(2, 3, 4))
+    assert [made.centres[name].shares[0].units for name in ("c1", "c2", "c3")] == [2, 3, 4]
+    wide = task_of(made, "wide")
+    assert (wide.status.centre, wide.status.units) == ("c1", 2)
+    assert wide.held_units == {"c1": 2, "c2": 3, "c3": 4}
+    assert (wide.at("c2").status.centre, wide.at("c2").status.units) == ("c2", 3)
+    assert TASK.field("centre")(wide) == ("c1", "c2", "c3")  # type: ignore[misc]
+    usage = TASK.strategy.usage(several(units=(2,)))
+    assert usage is not None
+    assert usage.units == 6
+
+
+@pytest.mark.parametrize(
+    ("item", "error", "problem"),
+    [
+        (to_three(1, 1), StaleError, "Task wide is for 3 centres at once, not for 2"),
+        (Dispatch(task="wide", centre="c1", unit="small"), StaleError, "is for 3 centres at once, not for 1"),
+        (
+            replace(to_three(1, 1, 1), others=to_three(1, 1, 1).others[:1] * 2),
+            InvalidError,
+            "its 3 centres must be different ones",
+        ),
+        (replace(to_three(1, 1, 1), unit=None), InvalidError, "a task of several centres needs a unit type at each"),
+        (
+            replace(to_three(1, 1, 1), others=(*to_three(1, 1).others, OtherMember("c9", "small"))),
+            NotFoundError,
+            "there is no Centre c9",
+        ),
+        (
+            replace(
+                to_three(1, 1, 1), others=tuple(replace(each, shares_version=7) for each in to_three(1, 1, 1).others)
+            ),
+            StaleError,
+            "shares of Centre c2 are at version 0, not 7",
+        ),
+    ],
+)
+def test_impossible_dispatch_to_several_is_refused(item: Dispatch, error: type[ApiError], problem: str) -> None:
+    with pytest.raises(error, match=problem):
+        sent(state(several(), centres=THREE), item)
+
+
+def test_task_of_several_centres_ends_with_its_last_part() -> None:
+    made = sent(state(several(), centres=THREE), to_three(1, 1, 1))
+    for name, time_s in (("c2", 3.0), ("c1", 1.0)):
+        made = after(made, part(name, exit_code=0, run_time_s=time_s))
+        assert (task_of(made, "wide").is_held, made.centres[name].shares) == (True, ())
+    with pytest.raises(StaleError, match="Task wide holds nothing of centre c2"):
+        completed(made, part("c2"))
+    with pytest.raises(InvalidError, match="Task wide runs at several centres: a completion names one"):
+        completed(made, Completion(task="wide", epoch=1, phase=TaskPhase.SUCCEEDED))
+    status = task_of(after(made, part("c3", exit_code=0, run_time_s=2.0)), "wide").status
+    assert (status.phase, status.exit_code, status.run_time_s) == (TaskPhase.SUCCEEDED, 0, 3.0)
+    assert [member.phase for member in status.members] == [TaskPhase.SUCCEEDED] * 3
+
+
+@pytest.mark.parametrize("phase", [TaskPhase.FAILED, TaskPhase.PENDING])
+def test_part_that_does_not_succeed_stops_the_others(phase: TaskPhase) -> None:
+    made = sent(state(several(), centres=THREE), to_three(1, 1, 1))
+    made = after(made, part("c1", exit_code=0))
+    made = after(made, part("c3", phase, exit_code=9, reasons=("no room",)))
+    wide = task_of(made, "wide")
+    assert wide.status.stopping == "a part of the task has ended: centre c3: no room"
+    assert (wide.is_held, wide.at("c3").is_held, wide.at("c2").is_held) == (True, False, True)
+    made = after(made, part("c2", TaskPhase.PENDING, reasons=("stopped",)))
+    status = task_of(made, "wide").status
+    assert status.phase is phase
+    if phase is TaskPhase.FAILED:
+        assert (status.exit_code, status.reasons) == (9, ("centre c3: no room",))
+    else:
+        assert (status.members, status.centre, status.stopping) == ((), None, "")
+    assert all(not made.centres[name].shares for name in ("c1", "c2", "c3"))
+
+
+def test_deleted_task_goes_with_its_last_part() -> None:
+    made = sent(state(several(), centres=THREE), to_three(1, 1, 1))
+    wide = task_of(made, "wide")
+    made.tasks["wide"] = replace(wide, metadata=replace(wide.metadata, deleting_ns=1))
+    for name in ("c2", "c3"):
+        made = after(made, part(name, TaskPhase.FAILED, reasons=("it was deleted",)))
+        assert task_of(made, "wide").is_held
+    made = after(made, part("c1", TaskPhase.FAILED, reasons=("it was deleted",)))
+    assert made.tasks["wide"] is None
+    assert not any(made.centres[name].shares for name in ("c1", "c2", "c3"))
+
+
+def test_task_of_several_centres_runs_once_all_parts_do() -> None:
+    wide = task_of(sent(state(several(), centres=THREE), to_three(1, 1, 1)), "wide")
+    for number, name in enumerate(("c2", "c3", "c1"), 1):
+        mine = wide.at(name)
+        running = replace(mine, status=replace(mine.status, phase=TaskPhase.RUNNING, engine_id=f"job-{name}"))
+        wide = member_reported(wide, running, name, NOW_NS + number)
+        assert (wide.status.phase is TaskPhase.RUNNING) == (number == 3)
+    assert (wide.status.started_ns, wide.status.centre) == (NOW_NS + 3, "c1")
+    assert [member.engine_id for member in wide.status.members] == ["job-c1", "job-c2", "job-c3"]
+    late = wide.at("c2")
+    with pytest.raises(StaleError, match="runs: it cannot become dispatched again"):
+        member_reported(wide, replace(late, status=replace(late.status, phase=TaskPhase.DISPATCHED)), "c2", NOW_NS)
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({"is_probe": True}, "a probe runs at one centre, not at 3"),
+        ({"centre": "c1"}, "a task with a stated centre runs at one centre"),
+        ({"choice": UnitChoice.CENTRE}, "a task whose unit its centre chooses runs at one centre"),
+    ],
+)
+def test_tasks_of_one_centre_only_state_no_more(spec: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidError, match=problem):
+        TASK.strategy.validate(None, several(**spec))

@@ -51,8 +51,15 @@ def test_results_and_ended_tasks_are_kept_for_a_time(tmp_path: Path) -> None:
             spec = ProbeResultSpec(probe="p", centre="c")
             await registry.create(PROBE_RESULT, ProbeResult(metadata=Metadata(name="r"), spec=spec))
             program = Program(kind=ProgramKind.SCRIPT, text="true")
-            for name, phase in (("ended", TaskPhase.SUCCEEDED), ("runs", TaskPhase.RUNNING)):
-                await registry.create(TASK, Task(metadata=Metadata(name=name), spec=TaskSpec(program=program)))
+            for name, phase, after in (
+                ("ended", TaskPhase.SUCCEEDED, ()),
+                ("runs", TaskPhase.RUNNING, ("ended",)),
+                # Item 13: needed by one that waits.
+                ("needed", TaskPhase.SUCCEEDED, ()),
+                ("waits", TaskPhase.PENDING, ("needed",)),
+            ):
+                spec_of = TaskSpec(program=program, after=after)
+                await registry.create(TASK, Task(metadata=Metadata(name=name), spec=spec_of))
                 await registry.change(TASK, name, in_phase(phase))
             cache = ResourceCache(registry, time.monotonic_ns)
             following = asyncio.create_task(cache.run())
@@ -62,7 +69,8 @@ def test_results_and_ended_tasks_are_kept_for_a_time(tmp_path: Path) -> None:
                 now[0] = at_s * 10**9
                 assert await forget_records(retention, registry, cache) == gone
                 await until(lambda: is_followed(cache, registry), "the cache does not follow")
-            assert [task.metadata.name for task in (await registry.list(TASK, limit=9)).items] == ["runs"]
+            left = [task.metadata.name for task in (await registry.list(TASK, limit=9)).items]
+            assert left == ["needed", "runs", "waits"]
             following.cancel()
 
     async def is_followed(cache: ResourceCache, registry: Registry) -> bool:

@@ -51,7 +51,7 @@ def _key(task: Task, by: str) -> str:
         case "type":
             return task.spec.task_type or "(none)"
         case "centre":
-            return task.status.centre or "(none)"
+            return " ".join(member.centre for member in task.status.members) or task.status.centre or "(none)"
     return task.metadata.labels.get(by, "(none)")
 
 
@@ -61,4 +61,4 @@ def _unit_s(task: Task) -> float:
     if began_ns is None or status.finished_ns is None:
         return 0.0
     held_s = (status.finished_ns - began_ns) / NS_PER_S
-    return (status.units or 0) * (held_s if status.run_time_s is None else min(status.run_time_s, held_s))
+    return task.all_units * (held_s if status.run_time_s is None else min(status.run_time_s, held_s))

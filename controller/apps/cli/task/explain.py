@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from controller.apps.cli.cluster.api import Address, client_of
 from controller.apps.cli.cluster.decisions import COLUMNS, cells, show_decision, show_history
 from controller.apps.cli.shared.output import Format, FormatOption, show
-from controller.apps.cli.task.waiting import line_of
+from controller.apps.cli.task.waiting import line_of, predecessor_line
 
 if TYPE_CHECKING:
     from controller.apiserver.resources import Task
+
+
+_MOST_PREDECESSORS: Final = 16
+"""Predecessors that are read and shown."""
 
 
 def explain(
@@ -27,6 +31,7 @@ def explain(
     with client_of(address) as client:
         task = client.of(Task).get(name)
         listed = client.of(Decision).list(fields=f"about={name}").items
+        before = [(name, predecessor_line(client, name)) for name in task.spec.predecessors[:_MOST_PREDECESSORS]]
         its_type = task.spec.task_type
         probes = client.of(Task).list(fields="probe=true").items if its_type else ()
     decisions = sorted(listed, key=lambda decision: decision.metadata.revision)
@@ -34,6 +39,10 @@ def explain(
         show(COLUMNS, map(cells, reversed(decisions)), form)
         return
     typer.echo(f"{name} is {line_of(task)}")
+    for predecessor, state in before:
+        typer.echo(f"after {predecessor}: {state}")
+    if len(task.spec.predecessors) > len(before):
+        typer.echo(f"after {len(task.spec.predecessors) - len(before)} more tasks")
     for probe in probes:
         if probe.spec.task_type == its_type and probe.status.phase.value not in {"succeeded", "failed"}:
             typer.echo(f"probe {probe.metadata.name} is {line_of(probe)}")

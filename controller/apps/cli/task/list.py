@@ -46,7 +46,7 @@ def _cells(task: Task, now_ns: int) -> Cells:
         task.metadata.name,
         task.spec.task_type,
         phase_of(task),
-        status.centre,
+        " ".join(member.centre for member in status.members) or status.centre,
         status.unit,
         status.units,
         status.user,

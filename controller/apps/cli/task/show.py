@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,15 @@ from controller.apps.cli.cluster.api import Address, client_of
 from controller.apps.cli.shared.output import Format, FormatOption, utc
 from controller.apps.cli.shared.output import show as show_rows
 from controller.apps.cli.task.waiting import phase_of
+
+if TYPE_CHECKING:
+    from controller.apiserver.resources.task import Member
+
+
+def part_line(member: Member) -> str:
+    """Return a line on the part of a task that one of its centres runs."""
+    why = f": {'; '.join(member.reasons)}" if member.reasons else ""
+    return f"{member.centre}: {member.units} of {member.unit}, {member.phase.value}{why}"
 
 
 def show(
@@ -36,10 +45,13 @@ def show(
         ("type", spec.task_type),
         ("program", f"{spec.program.kind} {spec.program.entry}".strip()),
         ("user", status.user or None),
-        ("centre", status.centre),
+        ("centre", None if status.members else status.centre),
+        *(("part", part_line(member)) for member in status.members),
         ("unit", status.unit),
         ("units", status.units),
         ("operators run on", text_of(status.operator_devices) if status.operator_devices else None),
+        ("runs after", ", ".join(spec.predecessors) or None),
+        ("if one fails", spec.on_failure.value if spec.predecessors else None),
         ("could run on", ", ".join(status.could_run) or None),
         *((what, None if at is None else utc(at)) for what, at in times),
         ("expected, at most", None if status.expected_s is None else f"{status.expected_s:.4g} s"),

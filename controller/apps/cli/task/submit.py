@@ -49,6 +49,9 @@ def submit(  # noqa: PLR0917 - a command line's options
     table: Annotated[
         list[str] | None, typer.Option(metavar="NAME=FILE", help="Table of a .sql file, in a file at the centre.")
     ] = None,
+    after: Annotated[
+        list[str] | None, typer.Option(metavar="TASK", help="Run it once this task has succeeded; repeatable.")
+    ] = None,
     wait: Wait = False,
     timeout: Timeout = 3600.0,
     address: Address = None,
@@ -62,7 +65,7 @@ def submit(  # noqa: PLR0917 - a command line's options
     if Path(words[0]).suffix in _TASK_FILES:
         given = {
             "--name": name, "--type": type_, "--category": category, "--graph": graph, "--centre": centre,
-            "--unit": unit, "--units": units, "--deadline": deadline, "--table": table,
+            "--unit": unit, "--units": units, "--deadline": deadline, "--table": table, "--after": after,
         }  # fmt: skip
         _refuse_options([*(option for option, value in given.items() if value is not None), *words[1:]])
         tasks = _tasks_of_file(Path(words[0]), now_ns, trace=trace, limit_s=trace_limit)
@@ -70,7 +73,7 @@ def submit(  # noqa: PLR0917 - a command line's options
         document = {
             "name": name, "type": type_, "category": category, "centre": centre, "unit": unit,
             "units": None if units is None else _counts(units), "profile": profile, "deadline": deadline,
-            "priority": priority, "graph": None if graph is None else str(graph.absolute()),
+            "priority": priority, "graph": None if graph is None else str(graph.absolute()), "after": after,
         }  # fmt: skip
         tasks = (_task_of_script(words, document, now_ns, tables=table or (), trace=trace, limit_s=trace_limit),)
     with client_of(address) as client:

@@ -14,6 +14,7 @@ from controller.apps.cli.shared.amounts import in_seconds
 from controller.apps.cli.shared.common import working
 
 if TYPE_CHECKING:
+    from controller.apiserver.client import SyncApiClient
     from controller.apiserver.resources import Task
 
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Wait until they have ended; fail if one fails.")]
@@ -63,8 +64,22 @@ def line_of(task: Task) -> str:
     status = task.status
     where = "" if status.centre is None else f" at {status.centre}"
     units = "" if not status.units else f", {status.units} of {status.unit or 'the units it chooses'}"
-    why = f": {'; '.join(status.reasons[:3])}" if status.reasons else ""
-    return f"{phase_of(task)}{where}{units}{why}"
+    if status.members:
+        parts = (f"{part.centre} ({part.units} of {part.unit})" for part in status.members)
+        where, units = f" at {', '.join(parts)}", ""
+    why = status.stopping or "; ".join(status.reasons[:3])
+    return f"{phase_of(task)}{where}{units}{f': {why}' if why else ''}"
+
+
+def predecessor_line(client: SyncApiClient, name: str) -> str:
+    """Return the state of a task that another one runs after."""
+    from controller.apiserver.resources import Task  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
+
+    try:
+        return line_of(client.of(Task).get(name))
+    except NotFoundError:
+        return "deleted"
 
 
 def phase_of(task: Task) -> str:

@@ -91,7 +91,7 @@ class Accounts:
         held_s = max((status.finished_ns or 0) - (status.started_ns or status.dispatched_ns or 0), 0) / NS_PER_S
         # A centre cannot charge for longer than the server has seen the task hold its units.
         seconds = held_s if status.run_time_s is None else min(status.run_time_s, held_s)
-        cost = cost_of(self._settings.prices, status.units or 0, seconds, self._score_at(policy, task))
+        cost = cost_of(self._settings.prices, task.all_units, seconds, self._score_at(policy, task))
         reasons = (*status.reasons, f"cost {cost.amount:.4g}: {cost.reason}")
         await self._writer.status(task, cost=cost.amount, reasons=reasons)
 

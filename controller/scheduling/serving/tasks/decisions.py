@@ -15,10 +15,11 @@ def decision_of(
     """Return the decision about a task, with the reasons centre by centre."""
     option, name = verdict.option, verdict.task.name
     outcome = Outcome.REFUSED if option is None else Outcome.DISPATCHED if verdict.start_s <= 0 else Outcome.WAITING
-    placements = () if option is None else (Placement(pod=name, node=option.offer[0]),)
+    chosen = [verdict.timed.options.items[row] for row in verdict.rows]
+    placements = tuple(Placement(pod=name, node=each.offer[0]) for each in chosen)
     measured = None
-    if option is not None and verdict.row is not None and verdict.task.reads:
-        measured = bool(verdict.timed.is_measured_way[verdict.row])
+    if verdict.rows and verdict.task.reads:
+        measured = all(bool(verdict.timed.is_measured_way[row]) for row in verdict.rows)
     return DecisionSpec(
         subject_kind="task",
         subjects=(name,),

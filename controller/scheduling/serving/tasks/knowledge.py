@@ -14,7 +14,6 @@ from controller.cluster.cost_map import CostMap
 from controller.scheduling.serving.tasks.builds import BENCHMARK_TYPE, NETWORK_TYPE
 from controller.scheduling.serving.tasks.hours import Hours
 from controller.scheduling.serving.tasks.past import Measured, PastRuns, measured_of, past_runs_of, run_time_s, spent_of
-from controller.scheduling.serving.tasks.transfers import transfers
 from controller.scheduling.serving.tasks.trusts import Trusts
 from controller.scheduling.serving.tasks.view import TasksView, has_ended
 from controller.scheduling.tasks.estimating import Evidence, KnownType, options_of
@@ -22,6 +21,7 @@ from controller.scheduling.tasks.probing import Key, Known, Need, Place
 from controller.scheduling.tasks.profiles import TaskProfile
 from controller.scheduling.tasks.settings import TaskSettings
 from controller.scheduling.tasks.slots import NEVER_S, Slots
+from controller.scheduling.tasks.transfers import Ways, transfers
 from controller.scheduling.tasks.values import CentreState, CentresView, Offer, Option, Options, PendingTask, Read
 from dataplane.clock import NS_PER_S
 from dataplane.topology.values import DeviceKind
@@ -42,7 +42,7 @@ class Knowledge:
         self._past_runs: tuple[int, PastRuns] | None = None
         self._seen: tuple[int, set[str]] | None = None
         self._offers: tuple[int, tuple[Offer, ...]] | None = None
-        self._options: dict[tuple[str, str], tuple[object, Options]] = {}
+        self._options: dict[tuple[str, str], tuple[object, Options, tuple[Offer, ...]]] = {}
         self.problems: dict[str, tuple[object, str]] = {}
         """Reason why a type has no probe, with the library and operators for which that was found."""
         self._underway_tasks: tuple[int, dict[str, list[Task]]] | None = None
@@ -108,12 +108,16 @@ class Knowledge:
             transfers(costs, states.values(), tasks),
             self.hours.windows(tasks, measured.centres, wall_ns),
             costs,
+            Ways(costs, states),
         )
 
-    def known_type(self, task_type: str, counts: Iterable[int] = ()) -> KnownType:
-        """Return a type with its probes, and the unit counts of interest for it."""
+    def known_type(
+        self, task_type: str, counts: Iterable[int] = (), expected_s: tuple[tuple[DeviceKind, float], ...] = ()
+    ) -> KnownType:
+        """Return a type with its probes, the unit counts of interest for it, and the run times that a user expects."""
         probes = self._view.probes_of(task_type)
-        return KnownType(task_type, probes, self._settings.counts, tuple(sorted(set(counts) - {0})))
+        stated = tuple(sorted(set(counts) - {0}))
+        return KnownType(task_type, probes, self._settings.counts, stated, expected_s=expected_s)
 
     def options(self, profile: TaskProfile, known_type: KnownType, wall_ns: int) -> Options:
         """Return the options of all offers for a type, or by its benchmark for a profile that has one."""
@@ -125,8 +129,11 @@ class Knowledge:
         if cached is not None and cached[0] == key:
             return cached[1]
         items = tuple(option for offer in offers for option in self._of_offer(name, ranked_type, offer, wall_ns))
-        options = Options.of(items, {offer.key: position for position, offer in enumerate(offers)})
-        self._options[name, known_type.name] = (key, options)
+        if cached is not None and cached[1].items == items and cached[2] is offers:
+            options = cached[1]  # a task of another type has ended
+        else:
+            options = Options.of(items, {offer.key: position for position, offer in enumerate(offers)})
+        self._options[name, known_type.name] = (key, options, offers)
         return options
 
     def _of_offer(self, profile: str, known_type: KnownType, offer: Offer, wall_ns: int) -> tuple[Option, ...]:
@@ -331,6 +338,8 @@ def pending_of(task: Task, task_type: str, kernels: frozenset[str]) -> PendingTa
         spec.not_before_ns,
         spec.deadline_ns,
         spec.operators,
+        centres=spec.centres,
+        expected_s=tuple(sorted(spec.expected.items())),
     )
 
 
@@ -344,7 +353,7 @@ def _slots(centre: Centre, offer: Offer, held: Sequence[Task], wall_ns: int) -> 
     Units of tasks whose type the centre has yet to pick count for each type.
     """
     until = [
-        (share.units, _left_s(task, wall_ns))
+        (share.units, left_s(task, wall_ns))
         for share in centre.shares
         if share.unit in {None, offer.unit}
         for task in held
@@ -357,7 +366,8 @@ def _slots(centre: Centre, offer: Offer, held: Sequence[Task], wall_ns: int) -> 
     return Slots(offer.count, [*until, (others, NEVER_S)] if others else until)
 
 
-def _left_s(task: Task, wall_ns: int) -> float:
+def left_s(task: Task, wall_ns: int) -> float:
+    """Return the seconds until a dispatched task is expected to end; NEVER_S if that is unknown."""
     status = task.status
     if status.expected_s is None:
         return NEVER_S if task.spec.limit_s is None else task.spec.limit_s

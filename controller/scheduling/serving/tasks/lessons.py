@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.task import TASK_ENDED, TaskPhase
-from controller.scheduling.framework.lessons import Learner, Note
+from controller.scheduling.framework.lessons import Learner, Note, SetLearner
 from controller.scheduling.serving.lessons import Lessons
 from controller.scheduling.serving.tasks.view import WAITING, TasksView
 from controller.scheduling.tasks.deciding import Verdict
@@ -15,7 +15,7 @@ def utilisation_of(view: TasksView) -> float:
     ready = {name: centre for name, centre in view.centres.items() if centre.status.ready}
     units = sum(offer.count for centre in ready.values() for offer in centre.status.units)
     running = (task for task in view.tasks.values() if task.status.phase is TaskPhase.RUNNING)
-    held = sum(task.status.units or 0 for task in running if task.status.centre in ready)
+    held = sum(count for task in running for centre, count in task.held_units.items() if centre in ready)
     return min(held / units, 1.0) if units else 0.0
 
 
@@ -30,13 +30,15 @@ class TaskLessons:
         learner = self._lessons.learners.get(task.spec.profile)
         if not isinstance(learner, Learner) or verdict.row is None:
             return None
+        if verdict.others and isinstance(learner, SetLearner):
+            return learner.note_set(verdict.task, verdict.timed, verdict.examined.passing, verdict.rows)
         return learner.note(verdict.task, verdict.timed, verdict.examined.passing, verdict.row)
 
     def dispatched(self, task: Task, note: Note | None) -> None:
         """Report a dispatched task, and track its outcome.
 
-        The measured time is from a task's submission to its start; for a task that is sent again, from its new
-        dispatch.
+        The measured time is from a task's submission, or the end of its last predecessor, to its start; for a task
+        that is sent again, from its new dispatch.
         """
         name, learner = task.metadata.name, self._lessons.learners.get(task.spec.profile)
         now = self._view.tasks.get(name)
@@ -45,7 +47,8 @@ class TaskLessons:
         status = now.status
         key = f"{name}/{status.epoch}"
         note(key)
-        asked_ns = now.metadata.created_ns if status.epoch == 1 else status.dispatched_ns or 0
+        ready_ns = max((end.finished_ns or 0 for end in status.predecessors), default=0)
+        asked_ns = max(now.metadata.created_ns, ready_ns) if status.epoch == 1 else status.dispatched_ns or 0
         self._lessons.record(name, learner, key=key, epoch=status.epoch, asked_ns=asked_ns)
         self.read_outcome(now)
 

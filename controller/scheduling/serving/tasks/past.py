@@ -60,10 +60,17 @@ def past_runs_of(view: TasksView) -> PastRuns:
         past_runs.ended.setdefault(status.centre or "", []).append(task)
         if task.spec.is_probe or seconds is None:
             continue
-        location = (status.centre or "", status.unit or "")
-        times = past_runs.runs_s.setdefault(location, {}).setdefault(view.type_of(task), {})
-        times.setdefault(status.units or 0, []).append(seconds)
+        for centre, unit, units in _places_of(task):
+            times = past_runs.runs_s.setdefault((centre, unit), {}).setdefault(view.type_of(task), {})
+            times.setdefault(units, []).append(seconds)
     return past_runs
+
+
+def _places_of(task: Task) -> list[tuple[str, str, int]]:
+    """Return centre, unit type and units of all parts of a task that has run."""
+    status = task.status
+    parts = [(member.centre, member.unit, member.units) for member in status.members]
+    return parts or [(status.centre or "", status.unit or "", status.units or 0)]
 
 
 def spent_of(measured: Measured) -> dict[str, float]:

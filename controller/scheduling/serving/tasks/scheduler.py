@@ -115,15 +115,19 @@ class TaskScheduler:
                 self._listed.add(kind)
                 self._changed.set()
             elif event.name and event.resource is not None and event.type != "DELETE":
-                if self.view.take(event.resource, now_ns):
-                    if isinstance(event.resource, Task):
-                        self._task_lessons.read_outcome(event.resource)
-                    self._changed.set()
+                self.take(event.resource)
             elif event.name and event.type == "DELETE":
                 self.view.remove(kind, event.name)
                 if kind is Task:
                     self.lessons.gone(event.name)
                 self._changed.set()
+
+    def take(self, resource: Resource) -> None:
+        """Take a resource's current state, as a watch delivers it."""
+        if self.view.take(resource, self._clock.now_ns()):
+            if isinstance(resource, Task):
+                self._task_lessons.read_outcome(resource)
+            self._changed.set()
 
     async def _decide_forever(self) -> None:
         while True:
@@ -136,9 +140,9 @@ class TaskScheduler:
             # Clear before the round, so that a change during it starts another one.
             self._changed.clear()
             if len(self._listed) == len(KINDS):
-                await self._round()
+                await self.run_round()
 
-    async def _round(self) -> None:
+    async def run_round(self) -> None:
         """Do everything that is due once; whatever fails is tried again in the next round."""
         begun_ns = self._clock.now_ns()
         try:

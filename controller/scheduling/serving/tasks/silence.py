@@ -37,6 +37,7 @@ class Silence:
             phase=TaskPhase.PENDING if is_retried else TaskPhase.FAILED,
             heartbeat_ns=heartbeat_ns,
             reasons=(reason,),
+            centre=centre if status.members else None,
         )
         if await self._writer.complete(item):
             self._metrics.silent.inc()

@@ -161,8 +161,8 @@ class TasksView:
         """Return the tasks that hold something, by centre."""
         held: defaultdict[str, list[Task]] = defaultdict(list)
         for task in self.tasks.values():
-            if task.is_held and task.status.centre is not None:
-                held[task.status.centre].append(task)
+            for centre in task.held_units:
+                held[centre].append(task)
         return {centre: tuple(tasks) for centre, tasks in held.items()}
 
     def problem_of(self, centre: Centre, now_ns: int) -> str:

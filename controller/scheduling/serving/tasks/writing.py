@@ -20,6 +20,7 @@ from controller.apiserver.registry.placements import NewDecision
 from controller.apiserver.resources import Decision, Metadata, Task
 from controller.apiserver.resources.base import Resource
 from controller.apiserver.resources.decision import DecisionSpec
+from controller.apiserver.resources.predecessors import PredecessorEnd
 from controller.apiserver.resources.task import TaskPhase
 from controller.common.errors import ApiError, NotFoundError, StaleError
 from controller.scheduling.serving.decisions import decision_name
@@ -82,23 +83,28 @@ class Writer:
         problems: list[tuple[Due, ApiError]] = []
         requests = []
         for due in batch:
-            centre = state.centres.get(due.item.centre)
-            if centre is None:
+            centres = {name: state.centres[name] for name in due.item.centres if name in state.centres}
+            if len(centres) < len(due.item.centres):
                 continue
-            version = centre.shares_version - moved[due.item.centre]
-            item = replace(due.item, task_revision=due.task.metadata.revision, shares_version=version)
+            versions = {name: centre.shares_version - moved[name] for name, centre in centres.items()}
+            item = replace(
+                due.item,
+                task_revision=due.task.metadata.revision,
+                shares_version=versions[due.item.centre],
+                others=tuple(replace(other, shares_version=versions[other.centre]) for other in due.item.others),
+            )
+            heard_ns = max(centre.status.heartbeat_ns or 0 for centre in centres.values())
             decision = NewDecision(name=decision_name(item.task, secrets.token_hex(5)), spec=due.spec)
             request = DispatchRequest(dispatches=(item,), decision=decision)
             state.tasks = {item.task: due.task}
+            state.predecessors = self._view.tasks if due.task.spec.predecessors else {}
             try:
-                outcome = dispatches.dispatch(
-                    state, request, max(self.now_ns(), centre.status.heartbeat_ns or 0), moved
-                )
+                outcome = dispatches.dispatch(state, request, max(self.now_ns(), heard_ns), moved)
             except (StaleError, NotFoundError) as error:
                 problems.append((due, error))
                 continue
             state.centres.update(outcome.centres)
-            moved[item.centre] += 1
+            moved.update(outcome.centres.keys())
             sent.append(due)
             expected.append(outcome)
             requests.append(request)
@@ -118,7 +124,7 @@ class Writer:
     async def complete(self, item: Completion) -> bool:
         """Take a task from a silent centre; return whether that succeeded."""
         task = self._view.tasks[item.task]
-        centres = {name: centre for name, centre in self._view.centres.items() if name == task.status.centre}
+        centres = {name: centre for name, centre in self._view.centres.items() if name in task.held_units}
         request = CompletionRequest(completions=(item,))
         try:
             answer = await self._client.complete(request)
@@ -135,10 +141,11 @@ class Writer:
         """Write parts of a task's status; return whether they were accepted."""
         return await self._replace_status(replace(task, status=replace(task.status, **parts)))
 
-    async def tell(self, task: Task, phase: TaskPhase, reason: str) -> None:
-        """Write why a task waits, unless that is already written."""
-        if task.status.phase is not phase or task.status.reasons != (reason,):
-            await self.status(task, phase=phase, reasons=(reason,))
+    async def tell(self, task: Task, phase: TaskPhase, reason: str, ends: tuple[PredecessorEnd, ...] = ()) -> None:
+        """Write why a task waits, and which predecessors have ended, unless that is already written."""
+        status = task.status
+        if status.phase is not phase or status.reasons != (reason,) or status.predecessors != ends:
+            await self.status(task, phase=phase, reasons=(reason,), predecessors=ends)
 
     async def keep(self, subject: str, spec: DecisionSpec) -> None:
         """Save a decision that has led to nothing yet."""
@@ -188,7 +195,7 @@ class Writer:
             self._metrics.conflicts.inc()
             LOGGER.info("task %s: decided again: %s", due.item.task, error)
             await self.read_again(Task, due.item.task)
-        for name in dict.fromkeys(due.item.centre for due, _ in problems):
+        for name in dict.fromkeys(name for due, _ in problems for name in due.item.centres):
             if (centre := self._view.centres.get(name)) is not None:
                 await self.read_again(type(centre), name)
 

@@ -8,9 +8,11 @@ import pytest
 
 from controller.apiserver.manifests.tasks import loads_tasks, numbered, read_tasks
 from controller.apiserver.resources.operator_graphs import graph_of, operators_of, traced_operators
+from controller.apiserver.resources.predecessors import OnFailure
 from controller.apiserver.resources.task import ProgramKind, TaskSpec, UnitChoice
 from controller.cluster.operators import Flow, Operator, OperatorGraph
 from dataplane.errors import ConfigError
+from dataplane.topology.values import DeviceKind
 
 NOW_NS = 1_900_000_000_000_000_000
 WHOLE = """\
@@ -31,6 +33,10 @@ reads: [{host: h1, size: 64 MiB}]
 deadline: 2 h
 limit: 10 min
 """
+
+
+HEAD = "millrace: 1\nprogram: {kind: script, text: x}\n"
+IN_A_CYCLE = "name: c\ninputs: [{task: b, size: 1 KiB}]"
 
 
 def test_file_states_all_of_a_task(tmp_path: Path) -> None:
@@ -93,6 +99,17 @@ def test_file_states_all_of_a_task(tmp_path: Path) -> None:
             r"t:2: program.tables.t.rows: .*>= 1",
         ),
         ("", r"it contains no task"),
+        (
+            "\n---\n".join(f"{HEAD}{each}" for each in ("name: a\nafter: [c]", "name: b\nafter: [a]", IN_A_CYCLE)),
+            r"t:4: after: a cycle: a -> c -> b -> a$",
+        ),
+        (
+            "millrace: 1\nprogram: {kind: script, text: x}\ninputs: [{task: a}]\n",
+            r"t:3: inputs\[0\]: state either the `output` that is read or its `size`$",
+        ),
+        ("millrace: 1\nprogram: {kind: script, text: x}\non_failure: hope\n", r"t:3: on_failure: .*'hope'"),
+        ("millrace: 1\nprogram: {kind: script, text: x}\ncentres: 0\n", r"t:3: centres: .*>= 1"),
+        ("millrace: 1\nprogram: {kind: script, text: x}\nexpected: {cpu: soon}\n", r"t:3: expected.cpu: "),
     ],
 )
 def test_invalid_task_file_is_one_line_with_its_position(text: str, problem: str) -> None:
@@ -145,3 +162,20 @@ def test_unattributed_time_becomes_an_operator_without_kernel() -> None:
     graph = OperatorGraph("g", (Operator.of("a", "fft", {"n": 64}),))
     operators = traced_operators(graph, {"a": 0.75}, 1.0)
     assert [(operator.name, operator.seconds) for operator in operators] == [("a", 0.75), ("rest", 0.25)]
+
+
+def test_graph_of_a_file_is_submitted_predecessors_first() -> None:
+    """Item 13: whatever the order of the documents, each task is created after those that it names."""
+    documents = [
+        "name: last\ninputs: [{task: mid, output: rows}, {task: other, size: 3 KiB}]\ncentres: 2",
+        "name: mid\nafter: [first]\noutputs: [{name: rows, size: 1 MiB}]\nexpected: {cpu: 2 s, gpu: 500 ms}",
+        "name: first\non_failure: wait",
+    ]
+    head = "millrace: 1\nprogram: {kind: script, text: x}\n"
+    tasks = [task for task, _ in loads_tasks("\n---\n".join(head + each for each in documents), NOW_NS)]
+    assert [task.metadata.name for task in tasks] == ["first", "mid", "last"]
+    first, mid, last = (task.spec for task in tasks)
+    assert (first.on_failure, mid.after, mid.outputs[0].nbytes) == (OnFailure.WAIT, ("first",), 1 << 20)
+    assert mid.expected == {DeviceKind.CPU: 2.0, DeviceKind.GPU: 0.5}
+    assert (last.predecessors, last.centres) == (("mid", "other"), 2)
+    assert [(data.output, data.nbytes) for data in last.inputs] == [("rows", None), (None, 3072)]

@@ -21,7 +21,7 @@ from controller.learning.agent.weights import WeightSet
 from controller.learning.errors import LearningError
 from controller.learning.policy.files import Claim
 from controller.learning.policy.live import LearnSettings, LiveNetwork, LiveSettings
-from controller.learning.values import Bools, Floats, Observation
+from controller.learning.values import Bools, Experience, Floats, Observation
 from controller.scheduling.framework.lessons import Outcome
 from controller.scheduling.framework.plugins import PODS, TASKS, make_policy
 from dataplane.config import document_of
@@ -238,6 +238,27 @@ def test_exploration_is_repeatable_and_only_live(tmp_path: Path, monkeypatch: py
     )
     for other in (shadow, unopened):
         assert all(other.answer(seen(0.1, 0.9), f"p{number}").explored is None for number in range(100))
+
+
+def test_set_of_actions_is_an_experience_of_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Item 14: a decision may name several nodes, which share its reward and what follows."""
+    file, taken = _trained(tmp_path), list[Experience]()
+    weights = load_checkpoint(file).weights()
+
+    class Noting(NoTraining):
+        def give(self, experience: Experience) -> None:
+            taken.append(experience)
+
+    network = network_of(file, learn=LEARN)
+    monkeypatch.setattr(network, "_training", Noting(Published(weights, inference_of(weights, AGENT.decisions))))
+    first, second = (network.answer(seen(*free), "p") for free in ((0.1, 0.9, 0.5), (0.2, 0.9, 0.5)))
+    network.decided("a", first, 2, 0)
+    network.came("a", Outcome(2 * 10**9, 0.25))
+    assert not taken
+    network.decided("b", second, 1)
+    assert [(each.action, each.reward) for each in taken] == [(2, 0.75), (0, 0.75)]
+    assert all(each.following is second.observation for each in taken)
+    assert network.standing.experiences == {"started": 1}
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,16 @@ import pytest
 from msgspec.structs import replace
 
 from controller.apiserver.client import ApiClient, Place
-from controller.apiserver.registry.dispatches import Completion, CompletionRequest
+from controller.apiserver.registry.dispatches import (
+    Completion,
+    CompletionRequest,
+    Dispatch,
+    DispatchRequest,
+    OtherMember,
+)
 from controller.apiserver.resources import Centre, Metadata, ProbeTask, Task
 from controller.apiserver.resources import ProbeKernel as ProbeKernelResource
+from controller.apiserver.resources.centre import CentreStatus, UnitType
 from controller.apiserver.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec, UnitChoice
 from controller.common.errors import NotFoundError, StaleError
 from controller.probing import kernel_files
@@ -110,6 +117,28 @@ def test_centre_reports_its_units_with_the_kernels_that_ran(tmp_path: Path) -> N
     play_centre(tmp_path, act, trial=TRIAL)
 
 
+async def run_part_of_two(world: CentreWorld) -> None:
+    """Run tasks together with another centre, which the test plays: one ends well, one fails there."""
+    tasks, centres = world.client.of(Task), world.client.of(Centre)
+    other = await centres.create(Centre(metadata=Metadata(name="c2")))
+    units = (UnitType(name="core", count=1),)
+    await centres.replace_status(replace(other, status=CentreStatus(ready=True, units=units)))
+    is_first = 'test "$MILLRACE_CENTRE_RANK $MILLRACE_CENTRES" = "0 c1,c2"'
+    told = f"""{is_first} && echo "$MILLRACE_INPUTS" | grep '"task":"good"'"""
+    for name, text, phase in (("pair", told, TaskPhase.SUCCEEDED), ("torn", "sleep 1000", TaskPhase.FAILED)):
+        await tasks.create(Task(metadata=Metadata(name=name), spec=script(text, centres=2, after=("good",))))
+        others = (OtherMember(centre="c2", unit="core"),)
+        item = Dispatch(task=name, centre="c1", unit="core", others=others)
+        await world.client.dispatch(DispatchRequest(dispatches=(item,)))
+        reasons = () if phase is TaskPhase.SUCCEEDED else ("no luck",)
+        theirs = Completion(task=name, epoch=1, phase=phase, centre="c2", reasons=reasons)
+        await world.client.complete(CompletionRequest(completions=(theirs,)))
+        status = (await world.until(name, *TASK_ENDED)).status
+        assert (name, status.phase) == (name, phase), status
+    assert status.reasons == ("centre c2: no luck",)
+    assert status.members[0].phase is TaskPhase.PENDING
+
+
 def test_programs_of_each_kind_run_and_report_their_end(tmp_path: Path) -> None:
     double = Program(kind=ProgramKind.PYTHON, entry="mine:double", text="def double(a): return a * 2", arguments=("x",))
     query = Program(kind=ProgramKind.SQL, text="select 6 * 7")
@@ -147,6 +176,7 @@ def test_programs_of_each_kind_run_and_report_their_end(tmp_path: Path) -> None:
             ):
                 status = (await world.run(name, spec)).status
                 assert (name, status.phase, status.exit_code, status.reasons) == (name, phase, code, reasons)
+            await run_part_of_two(world)
             assert (await world.centre()).shares == ()
             # A job's leftovers are removed once the API has its outcome.
             folders = (tmp_path / "state/jobs", tmp_path / "state/engine")

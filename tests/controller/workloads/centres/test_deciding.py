@@ -257,3 +257,14 @@ def test_an_empty_library_runs_no_probe() -> None:
     asked = task(is_probe=True, unit=None, units=1)
     reason = "no unit type of this centre runs kernel k1, k2"
     assert steps(asked, types=bare) == [GiveBack(asked, TaskPhase.FAILED, reason, Cause.CANNOT_RUN)]
+
+
+def test_part_is_stopped_once_another_has_not_succeeded() -> None:
+    """Item 14: a task of several centres runs everywhere or nowhere."""
+    why = "a part of the task has ended: centre c2: no room"
+    stopping = task(stopping=why)
+    running = job_of(stopping, JobPhase.RUNNING)
+    assert steps(stopping, jobs=(running,)) == [Cancel(running, why, stopping, TaskPhase.PENDING, Cause.MEMBER)]
+    assert steps(stopping) == [GiveBack(stopping, TaskPhase.PENDING, why, Cause.MEMBER)]
+    ended = job_of(stopping, JobPhase.SUCCEEDED)
+    assert steps(stopping, jobs=(ended,)) == [Complete(stopping, ended)]

@@ -15,6 +15,17 @@ from tests.controller.apps.cli.task.test_logs import millrace, play_site
 from tests.controller.workloads.centres.centre_world import AgentProcess, CentreWorld
 
 SOLVE = "import sys\nprint(sum(range(int(sys.argv[1]))))\n"
+GRAPH = """
+millrace: 1
+name: last
+program: {kind: script, text: 'echo "$MILLRACE_INPUTS" | grep "first.*true.*c1.*rows.*4096"'}
+inputs: [{task: first, output: rows}]
+---
+millrace: 1
+name: first
+program: {kind: script, text: "sleep 0.2"}
+outputs: [{name: rows, size: 4 KiB}]
+"""
 REFUSED = "millrace: task a: a trace of it has no operators ({why}): submit it without --trace, or with its operators\n"
 
 
@@ -44,6 +55,19 @@ def test_first_script_of_an_idle_system_succeeds(tmp_path: Path) -> None:
             code, out, errors = await millrace(world, "task", "explain", "solve")
             assert code == 0, errors
             assert b"its run is the first measurement there: type " in out
+            code, _, errors = await millrace(world, "task", "submit", "--after", "gone", "--name", "b", "--", str(file))
+            assert (code, errors.decode()) == (1, "millrace: Task b: after: there is no task gone\n")
+            # Item 13, from a file to jobs: the second document runs first, and the other one is told where.
+            graph = world.folder / "graph.yaml"
+            graph.write_text(GRAPH)
+            code, out, errors = await millrace(world, "task", "submit", str(graph), "--wait")
+            assert code == 0, (out, errors, agent.log)
+            assert out.decode().splitlines()[:2] == ["task first is submitted", "task last is submitted"]
+            code, out, errors = await millrace(world, "task", "explain", "last")
+            assert code == 0, errors
+            assert "after first: succeeded at c1, 1 of core" in out.decode()
+            tasks = {name: await world.client.of(Task).get(name) for name in ("first", "last")}
+            assert (tasks["first"].status.finished_ns or 0) <= (tasks["last"].status.dispatched_ns or 0)
 
     play_site(tmp_path, act)
 

@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from controller.apiserver.client import ApiClient
+from controller.apiserver.client import ApiClient, Place
 from controller.apiserver.registry.dispatches import Completion, CompletionRequest, NewResult, Pick
 from controller.apiserver.resources import Centre, Metadata, ProbeTask, Task
 from controller.apiserver.resources.centre import CentreStatus, UnitType
 from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
 from controller.apiserver.resources.task import TaskPhase
+from controller.apiserver.tokens import TokenRequest
 from controller.common.errors import StaleError
+from dataplane.rpc.access import Role
 
 Runs = Callable[[Task, ProbeTask | None], Completion | None]
 """Function that returns the outcome of a dispatched task; None means that it keeps running."""
@@ -58,7 +60,7 @@ class PlayedCentre:
         taken: set[tuple[str, int]] = set()
         async for told in self.client.of(Task).follow(fields=f"centre={self.name}"):
             tasks = told.items if hasattr(told, "items") else () if told.resource is None else (told.resource,)
-            for task in tasks:
+            for task in (each.at(self.name) for each in tasks):
                 key = (task.metadata.uid, task.status.epoch)
                 if task.status.phase is TaskPhase.DISPATCHED and key not in taken and self.is_answering:
                     taken.add(key)
@@ -71,11 +73,35 @@ class PlayedCentre:
             probe = await self.client.of(ProbeTask).get(task.spec.program.entry)
         if task.spec.leaves_count:
             task = await self._pick(task)
-        running = replace(task, status=replace(task.status, phase=TaskPhase.RUNNING))
-        await self.client.of(Task).replace_status(running)
+        await self._note_running(task)
         completion = (self.runs or self.completion)(task, probe)
         if completion is not None:
+            completion = replace(completion, centre=self.name if task.status.members else None)
             await self.client.complete(CompletionRequest(completions=(completion,)))
+
+    async def _note_running(self, task: Task) -> None:
+        running = replace(task, status=replace(task.status, phase=TaskPhase.RUNNING))
+        if not task.status.members:
+            await self.client.of(Task).replace_status(running)
+            return
+        # A part is reported with the token of its centre; others write the same task's status meanwhile.
+        request = TokenRequest(name=self.name, role=Role.CENTRE, subject=self.name)
+        token = (await self.client.create_token(request)).token
+        async with ApiClient(Place(self.client.place.address, token)) as client:
+            await client.of(Task).replace_status(replace(running, metadata=replace(running.metadata, revision=0)))
+
+    def ends(self, task: Task, phase: TaskPhase, reason: str = "") -> CompletionRequest:
+        """Return the request by which the centre ends a task, or its part of it."""
+        return CompletionRequest(completions=(self.completion_of(task, phase, reason),))
+
+    def completion_of(self, task: Task, phase: TaskPhase, reason: str = "") -> Completion:
+        return Completion(
+            task=task.metadata.name,
+            epoch=task.status.epoch,
+            phase=phase,
+            reasons=(reason,) if reason else (),
+            centre=self.name if task.status.members else None,
+        )
 
     async def _pick(self, task: Task) -> Task:
         """Take all free units of the first type, as an agent may, and report their number."""

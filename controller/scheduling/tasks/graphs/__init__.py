@@ -1,0 +1,1 @@
+"""Graphs of tasks: which of them may begin, which are cancelled, and which come first; pure."""

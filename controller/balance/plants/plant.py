@@ -18,7 +18,7 @@ from controller.balance.errors import PlantError
 from controller.balance.plants.formulas import Rest, bus_tops, compute_tops, rest_at
 from controller.balance.plants.power import Power
 from controller.balance.rules.capacity import BITS, SPEEDS
-from controller.balance.values import Precision, Sample, UnitState
+from controller.balance.values import STEPS, Precision, Sample, UnitState
 from dataplane.config import Settings, Strict
 
 MOST_LATE: Final = 1000
@@ -40,7 +40,7 @@ class Application(Strict, frozen=True):
 
     With 1 the precision moves bus and cores alike, and is no lever.
     """
-    precisions: tuple[Precision, ...] = tuple(Precision)
+    precisions: tuple[Precision, ...] = STEPS
     """Precisions that it allows."""
 
     def __post_init__(self) -> None:

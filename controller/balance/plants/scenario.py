@@ -100,6 +100,8 @@ class UnitSettings(Strict, frozen=True):
             raise ValueError(f"unit {self.name}: set table or platform, not both")
         if self.limits is not None and math.isinf(self.limits.frequency_high_mhz):
             raise ValueError(f"unit {self.name}: limits lack frequency_high_mhz")
+        if self.limits is not None and (self.limits.concurrency_high > 1 or self.limits.power_high_w != 1.0):
+            raise ValueError(f"unit {self.name}: limits: the model has no concurrency and no cap of power")
         reach, start = self.reach, self.start
         if start.precision not in self.plant.speeds:
             raise ValueError(f"unit {self.name}: plant.speeds lacks {start.precision}, the initial precision")

@@ -45,6 +45,8 @@ class Place:
     devices: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     known: Mapping[int, DeviceKind] = field(default_factory=dict)
     is_stated: bool = False
+    handles: Mapping[int, str] = field(default_factory=dict)
+    """NVIDIA's names of its devices by number, where its library numbers them otherwise."""
     limits: PodLimits = field(default_factory=PodLimits)
     mps: Mps | str = "`mps` of the node's settings is off"
     """Service that enforces shares of NVIDIA's devices, or why there is none."""
@@ -142,7 +144,7 @@ def _use(place: Place, share: DeviceShare) -> DeviceUse:
     """Return a device as its vendor's library counts it: among those of its kind."""
     kind = place.known.get(share.number, DeviceKind.XPU)
     index = sum(1 for number, other in place.known.items() if other is kind and number < share.number)
-    return DeviceUse(kind, index, share.thousandths)
+    return DeviceUse(kind, index, share.thousandths, place.handles.get(share.number, ""))
 
 
 def _devices(place: Place, pod: Pod) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ class Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class State(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is in force from the program's next step on, and how long it has moved data and computed.
+    """Settings in force from the program's next step on, and the time that it has moved data and computed.
 
     Times are on the machine's monotonic clock: `moving_ns` counts threads once, `computing_ns` each of them. `refusal`
     says why an order was not followed.

@@ -94,13 +94,13 @@ class ProgramLever(Strict, frozen=True):
     """Precision and concurrency of a running program, which uses `dataplane.balance`."""
 
     socket: Annotated[str, Meta(pattern=r"^/[^\n]{1,100}$(?!\n)")] | None = None
-    """Where the program connects; null: unit-NAME.sock in the user's own folder."""
+    """Socket for the program; null: unit-NAME.sock in the user's own folder."""
     user: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
     """The user of the program, if not this one, with a `socket` in a folder that they can enter; root may always."""
     precision: bool = True
-    """Whether its precision is a lever."""
+    """Its precision is a lever."""
     concurrency: bool = True
-    """Whether its concurrency is a lever."""
+    """Its concurrency is a lever."""
     set: bool = False
 
     def __post_init__(self) -> None:

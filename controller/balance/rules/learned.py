@@ -132,7 +132,7 @@ class Learned:
                 case LeverKind.POWER:
                     power_w = float(way * round(self.typical.power_w * part))
                 case LeverKind.PRECISION:
-                    steps = -way * min(int(off / effect.value), len(_PLACES) - 1)
+                    steps = -way * min(int(off / effect.value), len(STEPS) - 1)
         return Change(steps, mhz, units, concurrency, power_w)
 
 

@@ -87,10 +87,10 @@ def hand_on(
     `order` stay. Raise RuleError for a lever at 0 or below.
     """
     if is_stopped(state):
-        raise RuleError(
-            f"a unit of {state.sub_units} sub-units at {state.frequency_mhz:g} MHz, a concurrency of "
-            f"{state.concurrency} and {state.power_w:g} W has nothing to move"
-        )
+        at = f"{state.frequency_mhz:g} MHz"
+        if state.concurrency < 1 or not state.power_w > 0:
+            at += f", a concurrency of {state.concurrency} and {state.power_w:g} W"
+        raise RuleError(f"a unit of {state.sub_units} sub-units at {at} has nothing to move")
     here, left, done_part = _Here(state, limits, speeds), 1.0, Change()
     for kind in order:
         bound = None if most is None else part_of(most, kind)
@@ -167,12 +167,17 @@ def _part(kind: LeverKind, by: float, handed: float, place: _Here, bound: float 
             return _units(round(by), handed, state.sub_units, ends, bound)
         case LeverKind.CONCURRENCY:
             ends = limits.concurrency_low, limits.concurrency_high
+            if ends[0] == ends[1]:  # most units have no such lever: no bound may cut what is handed on
+                return 0, handed * max(state.concurrency + by, 1) / state.concurrency
             return _units(round(by), handed, state.concurrency, ends, bound)
         case LeverKind.FREQUENCY:
             range_mhz = limits.frequency_low_mhz, limits.frequency_high_mhz
             return _level(by, handed, state.frequency_mhz, range_mhz, bound, step=limits.frequency_step_mhz)
         case LeverKind.POWER:
-            return _level(by, handed, state.power_w, (limits.power_low_w, limits.power_high_w), bound)
+            range_w = limits.power_low_w, limits.power_high_w
+            if range_w[0] == range_w[1]:
+                return 0.0, handed * max(state.power_w + by, _LEAST_RATIO * state.power_w) / state.power_w
+            return _level(by, handed, state.power_w, range_w, bound)
         case LeverKind.PRECISION:
             return _steps(
                 round(by), handed, state, limits, None if bound is None else round(bound), speeds=place.speeds

@@ -202,7 +202,7 @@ class DeviceLoad:
 
 
 class ProgramUse:
-    """What a running program says of itself, asked once for bus and load."""
+    """Counters of a running program, asked once for bus and load."""
 
     def __init__(self, unit: str, link: ProgramLink) -> None:
         self._unit, self._link = unit, link

@@ -62,7 +62,7 @@ def wait_for_program(link: ProgramLink) -> None:
     wait_until(lambda: link.hello is not None, "no program connects")
 
 
-def test_precision_and_concurrency_of_a_program_are_moved_and_restored(link: ProgramLink, path: str) -> None:
+def test_precision_and_concurrency_are_moved_and_restored(link: ProgramLink, path: str) -> None:
     precision, concurrency = ProgramPrecision(link, may_set=True), ProgramConcurrency(link, may_set=True)
     board = Board([precision, concurrency], MonotonicClock())
     with offered(path) as unit:
@@ -224,7 +224,7 @@ def test_a_loop_takes_over_a_dead_ones_socket_but_no_live_ones(path: str) -> Non
     assert Path(path).read_text() == "a file"
 
 
-def test_settings_of_an_unknown_user_or_without_a_socket_are_errors(path: str) -> None:
+def test_an_unknown_user_or_one_without_a_socket_is_an_error(path: str) -> None:
     with pytest.raises(LeverError, match=r"^lever program of u0: no user nobody-here$"):
         ProgramLink("u0", ProgramLever(socket=path, user="nobody-here"), hold_s=1.0)
     with pytest.raises(ConfigError, match="user: another user cannot enter this one's folder: set `socket`"):

@@ -63,7 +63,9 @@ def test_holders_report_and_their_pool_is_shown(served: Place, run: Run) -> None
     told = run("balance report gpus i --bus 1 --load 0.25 --holds 6 --precision int8 --mhz 1000")[0]
     assert told == "i has 6 units of gpus, 2 of them being reclaimed\n"
     wrong = run("balance report gpus i --bus 1 --load 1 --precision int9")[1]
-    assert wrong == "millrace: --precision 'int9' is not one of int4, int8, int16, int32, fp16, fp32, fp64\n"
+    assert (
+        wrong == "millrace: --precision 'int9' is not one of int4, int8, int16, int32, bf16, fp16, tf32, fp32, fp64\n"
+    )
     assert run("balance report gpus i --holds 7")[1] == "millrace: UnitPool gpus: i has 6 units, not 7\n"
     with SyncApiClient(served) as client:
         pools = client.of(UnitPool)

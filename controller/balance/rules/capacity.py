@@ -26,7 +26,9 @@ _TF32_BITS: Final = 19
 Speeds = Mapping[Precision, float]
 """Compute speed of cores relative to int8, by precision."""
 
-SPEEDS: Final[Speeds] = {precision: 8 / bits for precision, bits in (BITS | {Precision.TF32: _TF32_BITS}).items()}
+SPEEDS: Final[Speeds] = {
+    precision: 8 / (_TF32_BITS if precision is Precision.TF32 else bits) for precision, bits in BITS.items()
+}
 """Half the bits, twice the speed, as for units with a fixed data path width. A card's data sheet may differ."""
 
 

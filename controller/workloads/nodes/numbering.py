@@ -53,7 +53,7 @@ def _gone(device: NumberedDevice) -> NumberedDevice:
 
 def _read(file: Path) -> tuple[NumberedDevice, ...]:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=_RECORD)
+        record: tuple[NumberedDevice, ...] = msgspec.json.decode(file.read_bytes(), type=_RECORD)
     except FileNotFoundError:
         return ()
     except (OSError, msgspec.DecodeError) as error:
@@ -61,6 +61,7 @@ def _read(file: Path) -> tuple[NumberedDevice, ...]:
         raise NodeError(
             f"{file}: {reason}: without it, devices are numbered anew: remove it once no pod runs"
         ) from error
+    return record
 
 
 def _write(file: Path, devices: tuple[NumberedDevice, ...]) -> None:

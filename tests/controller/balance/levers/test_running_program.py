@@ -170,7 +170,7 @@ def test_an_invalid_state_ends_the_connection(link: ProgramLink, path: str, stat
     with pytest.raises(LeverError, match=rf"^lever program of u0: its process {os.getpid()} {problem}"):
         link.ask()
     program.join()
-    assert link.hello is None
+    wait_until(lambda: link.hello is None)
     connection.close()
 
 

@@ -138,6 +138,7 @@ class Sampler:
             except CollectorError as error:
                 # The driver may be being replaced: continue with /sys alone, and name NVML's error in every sample.
                 samples = {address: _without_nvml(sample, str(error)) for address, sample in samples.items()}
+                gone |= {address: reason for address, reason in self.gone.items() if reason == _LOST}
         self.gone = gone
         return tuple(samples[address] for address in sorted(samples))
 

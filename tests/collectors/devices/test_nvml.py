@@ -128,6 +128,30 @@ def test_no_driver(tmp_path: Path) -> None:
     )
 
 
+GONE = """
+import os
+from pathlib import Path
+from collectors.devices.nvml import open_nvml
+from collectors.devices.root import Root
+from collectors.devices.sampling import Sampler
+from dataplane.clock import VirtualClock
+with open_nvml() as nvml:
+    sampler = Sampler(Root(Path("/no/such/root")), VirtualClock(), nvml)
+    for count, lost in (("2", ""), ("1", ""), ("1", "1"), ("2", "")):
+        os.environ |= {"FAKE_NVML_INSTANCES": count, "FAKE_NVML_LOST": lost}
+        sampler.devices()
+        print(dict(sampler.gone))
+"""
+
+
+def test_an_instance_that_disappears_is_gone_until_it_is_back(tmp_path: Path) -> None:
+    """A driver that does not answer at all changes nothing."""
+    environment = environment_with_library(tmp_path)
+    done = subprocess.run([sys.executable, "-c", GONE], env=environment, capture_output=True, text=True, check=True)
+    gone = "{'0000:c2:00.0/8/0': 'NVML does not list it any more'}"
+    assert done.stdout.splitlines() == ["{}", gone, gone, "{}"]
+
+
 LOST = """
 import sys
 from pathlib import Path

@@ -26,6 +26,8 @@ from controller.workloads.nodes.runtimes.devices import HOOK_VARIABLES, DeviceUs
 from controller.workloads.nodes.runtimes.errors import OrderError
 from dataplane.topology.values import DeviceKind
 
+_INSTANCE: Final = "MIG-"
+"""Beginning of NVIDIA's names of instances."""
 PARENT: Final = "/millrace"
 """Parent of the nodes' control groups, each of which has one for each of its pods."""
 
@@ -52,6 +54,11 @@ class Place:
     """Service that enforces shares of NVIDIA's devices, or why there is none."""
 
     @property
+    def instances(self) -> frozenset[int]:
+        """Parts of divided devices (MIG)."""
+        return frozenset(number for number, handle in self.handles.items() if handle.startswith(_INSTANCE))
+
+    @property
     def cgroup(self) -> str:
         """Parent control group of all of the node's containers."""
         return f"{PARENT}/{self.node}-{self.identity}"
@@ -76,7 +83,9 @@ def order_of(
     node's; limits over several containers together are not part of an order.
     """
     name, request = pod.metadata.name, pod.spec.request
-    shares = limits_of(pod.status.devices, place.devices, place.mps, is_stated=place.is_stated)
+    shares = limits_of(
+        pod.status.devices, place.devices, place.mps, is_stated=place.is_stated, instances=place.instances
+    )
     return ContainerOrder(
         # Names contain hyphens themselves: pod a-b with container c is not pod a with container b-c.
         name=f"millrace_{place.node}_{place.identity}_{name}_{container.name}",

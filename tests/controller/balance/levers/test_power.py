@@ -113,6 +113,17 @@ def test_a_lever_that_the_kernel_refuses_is_named_and_stays(tmp_path: Path) -> N
     assert board.release() == []
 
 
+def test_a_kernel_that_refuses_a_change_is_asked_once(tmp_path: Path) -> None:
+    limit = tmp_path / "limit"
+    limit.symlink_to("/sys/devices/system/cpu/kernel_max")  # root may open it, but the kernel takes nothing
+    lever = FileCaps(LeverKind.POWER, "power cap of it", [CapFile(("limit",), 1, 1e6)], Root(tmp_path), may_set=True)
+    refused = lever.move(+10)
+    assert (refused.done, refused.left) == (0, 10)
+    assert refused.reason.startswith(("the kernel refuses: ", "no permission to write "))  # the latter without root
+    assert lever.read().why_not == refused.reason
+    lever.release()
+
+
 def test_a_device_that_disappears_fails_its_lever(tmp_path: Path) -> None:
     root = Root(write_tree(tmp_path, AMD))
     lever = device_power("0000:81:00.0", root, may_set=True)

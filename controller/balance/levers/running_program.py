@@ -41,6 +41,7 @@ _READ_ONLY: Final = "its settings lack set: true"
 _NONE: Final = "no program has connected"
 _CREDENTIALS: Final = struct.Struct("iII")
 _OWN_ONLY: Final = 0o600
+_WRITABLE_BY_OTHERS: Final = 0o022
 _ORDER: Final = tuple(Precision)
 
 
@@ -75,6 +76,8 @@ class ProgramLink:
         if folder is not None and (why_not := prepare(folder)) is not None:
             raise LeverError(self.name, why_not)
         self.path = Path(settings.socket or f"{folder}/unit-{unit}.sock")
+        if (why_not := _others_may_write(self.path.parent)) is not None:
+            raise LeverError(self.name, why_not)
         self._others: Set[int] = frozenset() if settings.user is None else frozenset({self._uid(settings.user)})
         self._waiting: list[_Waiting] = []
         self._program: _Program | None = None
@@ -255,6 +258,17 @@ class ProgramLink:
             return pwd.getpwnam(user).pw_uid
         except KeyError:
             raise LeverError(self.name, f"no user {user}") from None
+
+
+def _others_may_write(folder: Path) -> str | None:
+    """Return why a folder is no place for a socket: somebody could put a file there in its place; None if it is."""
+    try:
+        status = folder.stat()
+    except OSError as error:
+        return f"{folder}: {error.strerror}"
+    if status.st_uid in {os.geteuid(), 0} and not status.st_mode & _WRITABLE_BY_OTHERS:
+        return None
+    return f"others may write to {folder}: the socket needs a folder of this user or root, with mode 755 or less"
 
 
 def _has_ended(connection: socket.socket) -> bool:

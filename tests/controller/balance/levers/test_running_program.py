@@ -224,6 +224,16 @@ def test_a_loop_takes_over_a_dead_ones_socket_but_no_live_ones(path: str) -> Non
     assert Path(path).read_text() == "a file"
 
 
+def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(LeverError, match=rf"^lever program of u0: others may write to {folder}: the socket needs"):
+        ProgramLink("u0", ProgramLever(socket=str(folder / "u0.sock")), hold_s=1.0)
+    with pytest.raises(LeverError, match=r"^lever program of u0: /no/such: No such file or directory$"):
+        ProgramLink("u0", ProgramLever(socket="/no/such/u0.sock"), hold_s=1.0)
+
+
 def test_an_unknown_user_or_one_without_a_socket_is_an_error(path: str) -> None:
     with pytest.raises(LeverError, match=r"^lever program of u0: no user nobody-here$"):
         ProgramLink("u0", ProgramLever(socket=path, user="nobody-here"), hold_s=1.0)

@@ -37,8 +37,8 @@ from dataplane.topology.file import load_topology
 _TRIES = 1
 """A failed report is repeated in the next turn."""
 RECORDED: Final = (
-    *("time_s", "unit", "bus", "load", "precision", "frequency_mhz", "sub_units", "concurrency", "power_w"),
-    "output",
+    *("time_s", "unit", "bus", "load", "precision", "frequency_mhz", "sub_units", "output"),
+    *("concurrency", "power_w"),  # last: records of earlier versions, which are continued, have none
 )
 """Columns of a recorded turn; levers as they were while bus and load were measured."""
 
@@ -175,8 +175,9 @@ class _Record:
             LeverKind.POWER: tick.before.power_w,
         }
         needed = {*self._kinds, LeverKind.SUB_UNITS}  # there is at least the unit itself
-        levers = (stood[kind] if kind in needed else "" for kind in stood)
-        row = (f"{tick.time_s:.3f}", self._unit, sample.bus, sample.load, *levers, tick.output)
+        first, later = list(stood)[:3], list(stood)[3:]
+        levers, more = ([stood[kind] if kind in needed else "" for kind in kinds] for kinds in (first, later))
+        row = (f"{tick.time_s:.3f}", self._unit, sample.bus, sample.load, *levers, tick.output, *more)
         try:
             self._rows.writerow(row)
         except OSError as error:

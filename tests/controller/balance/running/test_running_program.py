@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controller.balance.rules.history import read_history
 from controller.balance.running.loop import Tick
 from controller.balance.running.process import drive
 from controller.balance.running.settings import RunSettings
@@ -38,6 +40,7 @@ table:
 interval: 100ms
 silence: {stale: 30s, release: 60s}
 rest: 100ms
+record: RECORD
 """
 
 
@@ -45,7 +48,8 @@ async def driven(folder: Path) -> tuple[list[str], list[Tick], dict[str, Any]]:
     """Drive a worker up, then down; return the loop's ready lines and turns, and what the worker has seen."""
     path, slow = folder / "u0.sock", folder / "slow"
     ready, ticks = list[str](), list[Tick]()
-    settings = loads(SETTINGS.replace("SOCKET", str(path)), RunSettings)
+    text = SETTINGS.replace("SOCKET", str(path)).replace("RECORD", str(folder / "record.csv"))
+    settings = loads(text, RunSettings)
     loop = asyncio.ensure_future(drive(settings, ready.append, ticks.append))
     program = await asyncio.create_subprocess_exec(
         *(sys.executable, str(WORKER), str(path), str(slow)),
@@ -72,8 +76,8 @@ async def driven(folder: Path) -> tuple[list[str], list[Tick], dict[str, Any]]:
     return ready, ticks, json.loads(output)
 
 
-def test_concurrency_and_precision_of_a_running_program(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_item_16_concurrency_and_precision_of_a_running_program(tmp_path: Path) -> None:
     ready, ticks, seen = asyncio.run(driven(tmp_path))
     assert "; ".join(ready).split("; ") == [
         "unit u0",
@@ -93,6 +97,10 @@ def test_concurrency_and_precision_of_a_running_program(tmp_path: Path) -> None:
     samples = [tick.sample for tick in ticks if tick.sample is not None]
     assert max(sample.load for sample in samples) > 0.5
     assert max(sample.bus for sample in samples) > 0.5
+    records = read_history(tmp_path / "record.csv")
+    states = [tick.before for tick in ticks if tick.sample is not None]
+    assert [record.state.concurrency for record in records] == [state.concurrency for state in states]
+    assert [record.state.precision for record in records] == [state.precision for state in states]
 
 
 def test_meters_by_the_program_need_its_socket() -> None:

@@ -67,6 +67,7 @@ RACE_FREE = {
     "controller/workloads/centres/engines/local/records.py:Record.write": _STATE,
     "controller/workloads/centres/folder.py:CentreFolder._write": _STATE,
     "controller/workloads/nodes/mps.py:_write": _SETTINGS,
+    "controller/workloads/nodes/numbering.py:_write": _STATE,
     "controller/workloads/nodes/runtimes/images/layout.py:Layout.link": "the runtime's own copy of a layout",
     "controller/workloads/nodes/runtimes/images/rootfs.py:_write": "beside an image's root, which is unpacked below it",
     "controller/workloads/nodes/runtimes/podman/memory.py:_eventfd_of": _CGROUPS,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from collectors.devices.memory import read_media
 from collectors.devices.nvml import Nvml
 from collectors.devices.pci import PciDevice, read_pci_devices
@@ -19,7 +21,9 @@ def discover(root: Root, nvml: Nvml | str) -> Machine:
     """Return the hardware of the machine below a root folder; `nvml` describes NVIDIA's devices, or why it cannot."""
     by_nvml, notes = _by_nvml(nvml)
     here = _in_sysfs(root)
-    here |= {nvidia.address: _merged(here.get(nvidia.address), nvidia) for nvidia in by_nvml}
+    here |= {nvidia.address: _merged(here.get(nvidia.part_of or nvidia.address), nvidia) for nvidia in by_nvml}
+    for divided in {nvidia.part_of for nvidia in by_nvml}:
+        here.pop(divided, None)  # its parts are there instead
     devices = tuple(here[address] for address in sorted(here))
     processors = read_processors(root)
     media = read_media(root)
@@ -64,4 +68,4 @@ def _merged(on_pci: FoundDevice | None, by_nvml: FoundDevice) -> FoundDevice:
     """Return NVML's description with the place in the machine that PCI knows."""
     if on_pci is None:
         return by_nvml
-    return FoundDevice(by_nvml.device, by_nvml.address, on_pci.driver or by_nvml.driver, on_pci.numa_node, by_nvml.uuid)
+    return replace(by_nvml, driver=on_pci.driver or by_nvml.driver, numa_node=on_pci.numa_node)

@@ -1,7 +1,8 @@
 """NVIDIA's devices by NVML, the library of the driver, through nvidia-ml-py (the extra `nvml`).
 
 Source: the NVML API reference. What a device does not support is missing in its samples, with NVML's reason. Peak fp32
-is nominal: two operations a core and cycle at the highest clock.
+is nominal: two operations a core and cycle at the highest clock. Of a divided device (MIG) its instances are listed,
+each as a device; programs can use nothing else of it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from dataplane.topology.values import Bus, BusKind, Device, DeviceKind, NumberFo
 
 _GIGATRANSFERS: Final = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}
 """By generation of PCIe."""
+UNKNOWN: Final = "nvml "
+"""Beginning of the address of a device that does not even tell its own."""
+_OF_A_PART: Final = "NVML: not measured for an instance of a divided device"
 _KIBI: Final = 1024
 """The unit of NVML's PCIe throughput."""
 
@@ -32,15 +36,21 @@ class Nvml:
 
     def devices(self) -> tuple[tuple[FoundDevice, ...], tuple[str, ...]]:
         """Return the devices, and notes on those that do not answer; raise CollectorError if NVML does not."""
-        described, notes = [], []
+        described, notes = list[FoundDevice](), list[str]()
         for index in range(self._count()):
             try:
-                described.append(self._device(self.api.nvmlDeviceGetHandleByIndex(index)))
+                handle = self.api.nvmlDeviceGetHandleByIndex(index)
+                device = self._device(handle)
+                if not self._is_divided(handle):
+                    described.append(device)
+                    continue
+                instances = [self._instance(instance, device) for instance in self._instances(handle)]
             except self.api.NVMLError as error:
                 notes.append(f"NVML: device {index}: {error}")
                 continue
-            if self._is_divided(self.api.nvmlDeviceGetHandleByIndex(index)):
-                notes.append(f"NVML: device {index} is partitioned (MIG): its instances are not listed individually")
+            described += instances
+            if not instances:
+                notes.append(f"NVML: device {index} is divided (MIG), but has no instance that a program could use")
         return tuple(described), tuple(notes)
 
     def samples(self, now_ns: Callable[[], int]) -> tuple[DeviceSample, ...]:
@@ -53,9 +63,12 @@ class Nvml:
             try:
                 handle = self.api.nvmlDeviceGetHandleByIndex(index)
                 taken.append(self._sample(handle, now_ns()))
+                if self._is_divided(handle):
+                    address = self._address(handle)
+                    taken += [self._part_sample(part, address, now_ns()) for part in self._instances(handle)]
             except self.api.NVMLError as error:
                 lost = dict.fromkeys(FIGURES, f"NVML: {error}")
-                taken.append(DeviceSample(now_ns(), f"nvml {index}", missing=lost))
+                taken.append(DeviceSample(now_ns(), f"{UNKNOWN}{index}", missing=lost))
         return tuple(taken)
 
     def _count(self) -> int:
@@ -79,6 +92,56 @@ class Nvml:
             self._rates(handle),
         )
         return FoundDevice(device, self._address(handle), "nvidia", None, api.nvmlDeviceGetUUID(handle))
+
+    def _instances(self, handle: Any) -> list[Any]:  # noqa: ANN401
+        """Return the handles of a divided device's instances; their numbers have gaps where none is."""
+        api, found = self.api, []
+        for index in range(int(api.nvmlDeviceGetMaxMigDeviceCount(handle))):
+            try:
+                found.append(api.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))
+            except api.NVMLError_NotFound:
+                continue
+        return found
+
+    def _instance(self, handle: Any, whole: FoundDevice) -> FoundDevice:  # noqa: ANN401
+        """Return an instance as a device; the bus is that of the whole device, which all instances share."""
+        api, missing = self.api, dict[str, str]()
+        memory = self._ask(missing, "memory", api.nvmlDeviceGetMemoryInfo, handle)
+        attributes = self._ask(missing, "attributes", api.nvmlDeviceGetAttributes, handle)
+        if attributes is None:
+            model, memory_bytes = f"{whole.device.model} MIG", None
+        else:
+            slices, memory_bytes = attributes.gpuInstanceSliceCount, int(attributes.memorySizeMB) << 20
+            model = f"{whole.device.model} MIG {slices}g.{-(-memory_bytes >> 30)}gb"
+        device = Device(
+            DeviceKind.GPU,
+            1,
+            model,
+            memory_bytes if memory is None else int(memory.total),
+            whole.device.bus,
+        )
+        address = self._part_address(handle, whole.address)
+        return FoundDevice(device, address, "nvidia", None, api.nvmlDeviceGetUUID(handle), whole.address)
+
+    def _part_address(self, handle: Any, whole: str) -> str:  # noqa: ANN401
+        api = self.api
+        return f"{whole}/{api.nvmlDeviceGetGpuInstanceId(handle)}/{api.nvmlDeviceGetComputeInstanceId(handle)}"
+
+    def _part_sample(self, handle: Any, whole: str, time_ns: int) -> DeviceSample:  # noqa: ANN401
+        """Return the memory of an instance; NVML measures nothing else of a part."""
+        missing = dict.fromkeys(FIGURES, _OF_A_PART)
+        memory = self._ask(missing, "memory_used_bytes", self.api.nvmlDeviceGetMemoryInfo, handle)
+        if memory is None:
+            missing["memory_total_bytes"] = missing["memory_used_bytes"]
+        else:
+            del missing["memory_used_bytes"], missing["memory_total_bytes"]
+        return DeviceSample(
+            time_ns,
+            self._part_address(handle, whole),
+            memory_used_bytes=None if memory is None else int(memory.used),
+            memory_total_bytes=None if memory is None else int(memory.total),
+            missing=missing,
+        )
 
     def _rates(self, handle: Any) -> tuple[PeakRate, ...]:  # noqa: ANN401
         api, missing = self.api, dict[str, str]()

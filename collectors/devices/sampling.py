@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from collectors.devices.disks import read_disks
 from collectors.devices.interfaces import read_interfaces
 from collectors.devices.memory import read_memory_use
-from collectors.devices.nvml import Nvml
-from collectors.devices.pci import read_pci_devices
+from collectors.devices.nvml import UNKNOWN, Nvml
+from collectors.devices.pci import PCI, read_pci_devices
 from collectors.devices.platform import read_platform_devices
 from collectors.devices.processors import (
     CpuTimes,
@@ -71,6 +71,8 @@ def power_w(before: Iterable[EnergySample], after: Iterable[EnergySample]) -> fl
     return total_w
 
 
+_REMOVED: Final = "it is not on its bus any more"
+_LOST: Final = "NVML does not list it any more"
 _FIRST = "shares of time need an earlier sample"
 
 
@@ -84,10 +86,14 @@ class Sampler:
         self._root, self._clock, self._nvml = root, clock, nvml
         self._processors = read_processors(root)
         self._addresses = [device.address for device in read_pci_devices(root)]
+        self._on_pci = frozenset(self._addresses)
         self._addresses += [device.address for device in read_platform_devices(root)]
         self._cpu_times: CpuTimes | None = None
         self._energy: tuple[EnergySample, ...] | None = None
         self._busy_us: dict[str, tuple[int, int]] = {}
+        self._by_nvml: set[str] = set()
+        self.gone: Mapping[str, str] = {}
+        """Devices that were there once and are not now, by address, with the reason; as of the last samples."""
 
     def host(self) -> HostSample:
         """Return how busy processors and memory are."""
@@ -120,12 +126,20 @@ class Sampler:
     def devices(self) -> tuple[DeviceSample, ...]:
         """Return each device's load, by address; devices that NVML does not answer for are sampled from /sys."""
         samples = {address: self._device(address) for address in self._addresses}
+        gone = {
+            address: _REMOVED for address in self._addresses if address in self._on_pci and not self._is_on_pci(address)
+        }
         if self._nvml is not None:
             try:
-                samples |= {sample.address: sample for sample in self._nvml.samples(self._clock.now_ns)}
+                by_nvml = {sample.address: sample for sample in self._nvml.samples(self._clock.now_ns)}
+                gone |= dict.fromkeys(self._by_nvml - by_nvml.keys(), _LOST)
+                self._by_nvml |= {address for address in by_nvml if not address.startswith(UNKNOWN)}
+                samples |= by_nvml
             except CollectorError as error:
                 # The driver may be being replaced: continue with /sys alone, and name NVML's error in every sample.
                 samples = {address: _without_nvml(sample, str(error)) for address, sample in samples.items()}
+                gone |= {address: reason for address, reason in self.gone.items() if reason == _LOST}
+        self.gone = gone
         return tuple(samples[address] for address in sorted(samples))
 
     def interfaces(self) -> tuple[InterfaceSample, ...]:
@@ -145,6 +159,9 @@ class Sampler:
         if drawn_w is None:
             missing["power_w"] = _FIRST
         return drawn_w
+
+    def _is_on_pci(self, address: str) -> bool:
+        return bool(self._root.names(*PCI, address))
 
     def _device(self, address: str) -> DeviceSample:
         now_ns, busy_us = self._clock.now_ns(), read_busy_us(self._root, address)

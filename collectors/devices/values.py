@@ -34,7 +34,8 @@ class FoundDevice:
     """An accelerator: `device` describes it as a topology file does, the other fields locate it.
 
     `address` is its PCI address (0000:c1:00.0), or its name in the device tree; `uuid` its maker's name for it; '' and
-    None for what is unknown.
+    None for what is unknown. A part of a divided device (MIG) has the device's address in `part_of`, and its own with
+    the numbers of its GPU and compute instances behind it (0000:c1:00.0/7/0).
     """
 
     device: Device
@@ -42,6 +43,7 @@ class FoundDevice:
     driver: str = ""
     numa_node: int | None = None
     uuid: str = ""
+    part_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)

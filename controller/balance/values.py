@@ -90,18 +90,28 @@ class LeverKind(StrEnum):
     PRECISION = "precision"
     FREQUENCY = "frequency"
     SUB_UNITS = "sub-units"
+    CONCURRENCY = "concurrency"
+    """Streams, worker threads or batches in flight of each sub-unit."""
+    POWER = "power"
+    """Cap of the power that the cores draw: hardware chooses voltage and clock below it."""
 
 
 class Precision(StrEnum):
-    """Steps of precision, from the fastest to the most exact."""
+    """Precisions, from the fastest to the most exact."""
 
     INT4 = "int4"
     INT8 = "int8"
     INT16 = "int16"
     INT32 = "int32"
+    BF16 = "bf16"
     FP16 = "fp16"
+    TF32 = "tf32"
     FP32 = "fp32"
     FP64 = "fp64"
+
+
+STEPS: Final = tuple(step for step in Precision if step not in {Precision.BF16, Precision.TF32})
+"""Steps of the specification: those of an application that does not state its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +121,20 @@ class UnitState:
     precision: Precision
     frequency_mhz: float
     sub_units: int
+    concurrency: int = 1
+    power_w: float = 1.0
+    """Cap of the power; like a clock, only its ratios matter to a unit without this lever."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A rule's requested change: steps of precision, MHz and sub-units to add; 0 keeps."""
+    """A rule's requested change: steps of precision, MHz, sub-units, concurrency and watts to add; 0 keeps."""
 
     precision_steps: int = 0
     frequency_mhz: float = 0.0
     sub_units: int = 0
+    concurrency: int = 0
+    power_w: float = 0.0
 
     @property
     def keeps(self) -> bool:

@@ -12,7 +12,7 @@ import os
 import select
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -33,12 +33,12 @@ class HasOptions(Protocol):
         ...
 
 
-def refusal_of_peer(connection: HasOptions) -> str | None:
-    """Return why a peer is not our own user; None for our user, or root, outside containers."""
+def refusal_of_peer(connection: HasOptions, others: Set[int] = frozenset()) -> str | None:
+    """Return why a peer is not our own user; None for our user, root, or one of `others`, outside containers."""
     process, user, _ = _CREDENTIALS.unpack(
         connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     )
-    if user not in {os.geteuid(), 0}:
+    if user not in {os.geteuid(), 0, *others}:
         return f"it is of user {user}"
     with _held(connection) as ended:
         problem = refusal_of_process(process, is_root=user == 0)

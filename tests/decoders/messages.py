@@ -34,6 +34,7 @@ from controller.network.paths.records.codec import freeze, thaw
 from dataplane.allreduce.jobs import jobs_pb2
 from dataplane.allreduce.jobs.codec import DOWNWARD, decode_downward, encode, upward_of
 from dataplane.allreduce.jobs.messages import Admitted, Arrived, Barrier, Ended, Hello, Refused, View, Waiting
+from dataplane.balance import messages as balance
 from dataplane.clock import VirtualClock
 from dataplane.errors import AllReduceError, FabricError
 from dataplane.fabric.live.values import FabricCounters
@@ -79,7 +80,24 @@ def _feed(read: Callable[[Any], Any], schema: type[Message], *messages: Message)
     )
 
 
+def _of_a_unit(message: balance.Hello | balance.Welcome | balance.Order | balance.State) -> Decoder:
+    """Return the decoder of a message between a program and the loop of its unit."""
+    kind = type(message)
+    return Decoder(
+        "dataplane.balance.messages.decode",
+        lambda data: balance.decode(data, kind),
+        (balance.encode(message),),
+        refuses=(ValueError,),
+        write=balance.encode,
+    )
+
+
+_OFFER = balance.Hello("u0", ("bf16", "fp32"), "fp32", 1, 4, 2)
+_STATE = balance.State(number=3, precision="bf16", concurrency=2, now_ns=9, moving_ns=4, computing_ns=7)
+
+
 MESSAGES = (
+    *(_of_a_unit(message) for message in (_OFFER, balance.Welcome(60.0), balance.Order(1, "int8", 3), _STATE)),
     Decoder(
         "dataplane.allreduce.jobs.codec.upward_of",
         lambda data: upward_of(parse_request(jobs_pb2.WorkerMessage, data)),

@@ -37,6 +37,7 @@ LISTENS = re.compile(
 )
 ROWS = {
     "collectors/ingest/report_sources.py": "collector, reports (UDP)",
+    "controller/balance/levers/running_program.py": "programs of balanced units (UNIX)",
     "controller/common/http_server.py": "API server (HTTP)",
     "controller/acceleration/running/channels.py": "worker of `millrace accel`",
     "controller/probing/kernels/transfers/network.py": "probes: warm server (UNIX), transfers (TCP)",

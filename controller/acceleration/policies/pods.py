@@ -124,7 +124,7 @@ class PodDevices:
         return tuple(accelerators.values())
 
     def _serving(self, wanted: DeviceRequest, node: Node) -> Iterator[Accelerator]:
-        devices = [device for device in node.devices if wanted.accepts(device.kind, device.model)]
+        devices = [device for device in node.devices if wanted.accepts(device)]
         mine = [accelerator for accelerator in self._chooser.hardware.accelerators if accelerator.kind in wanted.kinds]
         models = {device.model for device in devices}
         named = [accelerator for accelerator in mine if accelerator.name in models]

@@ -214,11 +214,7 @@ def _serves(part: DeviceShare, need: DeviceRequest, node: values.Node) -> bool:
     if part.number >= len(node.devices):
         raise StaleError(f"Node {node.name} has no device {part.number}")
     device = node.devices[part.number]
-    return (
-        need.accepts(device.kind, device.model)
-        and part.thousandths == need.thousandths
-        and part.memory_bytes >= need.memory_bytes
-    )
+    return need.accepts(device) and part.thousandths == need.thousandths and part.memory_bytes >= need.memory_bytes
 
 
 def _share(pod: Pod, binding: Binding) -> Share:

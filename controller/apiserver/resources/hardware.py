@@ -51,6 +51,8 @@ class Device(Strict, frozen=True):
     memory_bytes: Count | None = None
     bus: Bus | None = None
     rates: Annotated[tuple[PeakRate, ...], Meta(max_length=64)] = ()
+    gone: bool = False
+    """It does not answer any more: nothing new is placed on it, and its pods go elsewhere."""
 
 
 class Hardware(Strict, frozen=True):

@@ -1,6 +1,7 @@
-"""NVIDIA devices as levers, through NVML: the clock of their cores, and the number of their instances.
+"""NVIDIA devices as levers, through NVML: clock of their cores, cap of their power, number of their instances.
 
-Source: the NVML API reference (locked clocks; Multi-Instance GPU). NVML sets no voltage: it follows the clock.
+Source: the NVML API reference (locked clocks; power management limit; Multi-Instance GPU). NVML sets no voltage: it
+follows the clock.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from controller.balance.values import LeverKind
 
 _READ_ONLY: Final = "its settings lack set: true"
 _PROFILE_VERSION: Final = 1
+_MILLI: Final = 1000
 
 
 class _Device:
@@ -85,6 +87,55 @@ class GpuClocks:
         if not clocks_mhz:
             raise LeverError(self.name, "NVML: the device reports no supported clocks")
         return tuple(sorted(float(clock) for clock in clocks_mhz))
+
+
+class GpuPower:
+    """The power management limit of a device, in watts."""
+
+    def __init__(self, nvml: Nvml, address: str, *, low_w: float | None = None, may_set: bool = False) -> None:
+        self.kind, self.name, self._may_set = LeverKind.POWER, f"power cap of {address}", may_set
+        self._device = _Device(nvml, address, self.name)
+        device, api = self._device, nvml.api
+        low_mw, high_mw = device.ask(api.nvmlDeviceGetPowerManagementLimitConstraints, device.handle)
+        self._high_w = high_mw / _MILLI
+        self._low_w = max(low_mw / _MILLI, low_w or 0.0)
+        if self._low_w > self._high_w:
+            raise LeverError(self.name, f"low_w is {self._low_w:g} W, above its highest cap of {self._high_w:g} W")
+        self._found_w, self._has_moved, self._refusal = self._limit_w(), False, ""
+
+    def read(self) -> Standing:
+        """Return the limit, and its range."""
+        why_not = self._refusal if self._may_set else _READ_ONLY
+        return Standing(self._limit_w(), self._low_w, self._high_w, 1.0, not why_not, why_not)
+
+    def move(self, by: float) -> Moved:
+        """Raise (lower) the limit by this many watts; the driver reports where it is then."""
+        standing = self.read()
+        if (nothing := refused(standing, by)) is not None:
+            return nothing
+        target, api = standing.place(standing.value + by), self._device.api
+        if target == standing.value:
+            return moved(standing, by, target)
+        try:
+            api.nvmlDeviceSetPowerManagementLimit(self._device.handle, round(target * _MILLI))
+        except api.NVMLError_NoPermission as error:
+            self._refusal = f"NVML: {error}: only root may set limits of power"
+            return Moved(0.0, by, self._refusal)
+        except api.NVMLError as error:
+            raise LeverError(self.name, f"NVML: {error}") from error
+        self._has_moved = True
+        return moved(standing, by, self._limit_w())
+
+    def release(self, *, always: bool = False) -> None:
+        """Restore the original limit, if this lever ever moved it."""
+        if self._has_moved or (always and self._may_set):
+            found_mw = round(self._found_w * _MILLI)
+            self._device.ask(self._device.api.nvmlDeviceSetPowerManagementLimit, self._device.handle, found_mw)
+            self._has_moved = False
+
+    def _limit_w(self) -> float:
+        api = self._device.api
+        return float(self._device.ask(api.nvmlDeviceGetPowerManagementLimit, self._device.handle)) / _MILLI
 
 
 class GpuInstances:

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from controller.balance.control.controller import Controller, ControllerState, ControlSettings
 from controller.balance.control.pid import Blocked
@@ -80,6 +81,7 @@ class Trajectory:
     """Indices into `PRECISIONS`."""
     frequency_mhz: Floats
     sub_units: npt.NDArray[np.int64]
+    concurrency: npt.NDArray[np.int64]
     work_tera: Floats
     energy_j: Floats
     refused_tera: float
@@ -93,7 +95,7 @@ class Trajectory:
     def moves(self) -> npt.NDArray[np.bool_]:
         """Return the steps in which a lever was elsewhere than in the step before."""
         moved: npt.NDArray[np.bool_] = np.zeros(len(self.time_s), np.bool_)
-        for lever in (self.precision, self.frequency_mhz, self.sub_units):
+        for lever in (self.precision, self.frequency_mhz, self.sub_units, self.concurrency):
             moved[1:] |= lever[1:] != lever[:-1]
         return moved
 
@@ -106,7 +108,10 @@ class Trajectory:
     def state_at(self, step: int) -> UnitState:
         """Return the positions of the levers in a step."""
         return UnitState(
-            PRECISIONS[int(self.precision[step])], float(self.frequency_mhz[step]), int(self.sub_units[step])
+            PRECISIONS[int(self.precision[step])],
+            float(self.frequency_mhz[step]),
+            int(self.sub_units[step]),
+            int(self.concurrency[step]),
         )
 
 
@@ -146,7 +151,7 @@ class _Running:
         if not (step + 1) % member.pace.every:
             self._sample(report.time_s, rng, is_waiting=step - self.moved <= member.pace.wait)
         seen = self.sample
-        levers = PRECISIONS.index(unit.precision), unit.frequency_mhz, unit.sub_units
+        levers = PRECISIONS.index(unit.precision), unit.frequency_mhz, unit.sub_units, unit.concurrency
         self.rows.append((self.state.time_s, seen.bus, seen.load, self.output, *levers, work, energy_j))
 
     def _sample(self, time_s: float, rng: np.random.Generator, *, is_waiting: bool) -> None:
@@ -180,8 +185,8 @@ class _Running:
             self.rates, self.moved = member.plant.rates(self.unit), step
 
     def trajectory(self) -> Trajectory:
-        columns = np.array(self.rows, np.float64).reshape(-1, 9).T
-        time_s, bus, load, output, precision, frequency_mhz, sub_units, work, energy_j = columns
+        columns = np.array(self.rows, np.float64).reshape(-1, 10).T
+        time_s, bus, load, output, precision, frequency_mhz, sub_units, concurrency, work, energy_j = columns
         return Trajectory(
             self.member.name,
             time_s,
@@ -191,6 +196,7 @@ class _Running:
             precision.astype(np.int8),
             frequency_mhz,
             sub_units.astype(np.int64),
+            concurrency.astype(np.int64),
             work,
             energy_j,
             self.state.refused_tera,
@@ -205,14 +211,7 @@ def _blocked(output: float, done: Change) -> Blocked:
 
 
 def _up_to(limits: Limits, high: int) -> Limits:
-    return Limits(
-        precisions=limits.precisions,
-        frequency_low_mhz=limits.frequency_low_mhz,
-        frequency_high_mhz=limits.frequency_high_mhz,
-        frequency_step_mhz=limits.frequency_step_mhz,
-        sub_units_low=min(limits.sub_units_low, high),
-        sub_units_high=high,
-    )
+    return replace(limits, sub_units_low=min(limits.sub_units_low, high), sub_units_high=high)
 
 
 def run(

@@ -18,7 +18,7 @@ from controller.balance.errors import PlantError
 from controller.balance.plants.formulas import Rest, bus_tops, compute_tops, rest_at
 from controller.balance.plants.power import Power
 from controller.balance.rules.capacity import BITS, SPEEDS
-from controller.balance.values import Precision, Sample, UnitState
+from controller.balance.values import STEPS, Precision, Sample, UnitState
 from dataplane.config import Settings, Strict
 
 MOST_LATE: Final = 1000
@@ -40,7 +40,7 @@ class Application(Strict, frozen=True):
 
     With 1 the precision moves bus and cores alike, and is no lever.
     """
-    precisions: tuple[Precision, ...] = tuple(Precision)
+    precisions: tuple[Precision, ...] = STEPS
     """Precisions that it allows."""
 
     def __post_init__(self) -> None:
@@ -83,6 +83,8 @@ class Plant(Settings, frozen=True):
     reference_mhz: Positive = 1000.0
     speeds: Mapping[Precision, Positive] = msgspec.field(default_factory=lambda: dict(SPEEDS))
     """Speed relative to int8, by precision."""
+    concurrency_full: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1
+    """Streams or threads at which a sub-unit's cores are full; with fewer they idle in part."""
     power: Power = Power()
     queue_gb: Positive = 8.0
     """Memory of the unit for waiting data."""
@@ -108,7 +110,8 @@ class Plant(Settings, frozen=True):
     def cores_can_tops(self, unit: UnitState) -> float:
         """Return the work that the cores can do."""
         speed = self.speeds[unit.precision]
-        return compute_tops(unit.sub_units, self.unit_tops, unit.frequency_mhz, self.reference_mhz, speed)
+        tops = compute_tops(unit.sub_units, self.unit_tops, unit.frequency_mhz, self.reference_mhz, speed)
+        return tops * min(unit.concurrency, self.concurrency_full) / self.concurrency_full
 
     def rates(self, unit: UnitState) -> Rates:
         """Return a unit's capacities for its levers' positions; raise PlantError if they are 0."""

@@ -68,6 +68,7 @@ class Start(Strict, frozen=True):
     sub_units: Count
     frequency_mhz: Positive = 1000.0
     precision: Precision = Precision.INT8
+    concurrency: Count = 1
 
 
 class PaceSettings(Strict, frozen=True):
@@ -100,11 +101,15 @@ class UnitSettings(Strict, frozen=True):
             raise ValueError(f"unit {self.name}: set table or platform, not both")
         if self.limits is not None and math.isinf(self.limits.frequency_high_mhz):
             raise ValueError(f"unit {self.name}: limits lack frequency_high_mhz")
+        if self.limits is not None and self.limits.power_high_w != 1.0:
+            raise ValueError(f"unit {self.name}: limits: the model has no cap of power")
         reach, start = self.reach, self.start
         if start.precision not in self.plant.speeds:
             raise ValueError(f"unit {self.name}: plant.speeds lacks {start.precision}, the initial precision")
         if not reach.frequency_low_mhz <= start.frequency_mhz <= reach.frequency_high_mhz:
             raise ValueError(f"unit {self.name}: it starts at {start.frequency_mhz:g} MHz, outside its limits")
+        if not reach.concurrency_low <= start.concurrency <= reach.concurrency_high:
+            raise ValueError(f"unit {self.name}: it starts at a concurrency of {start.concurrency}, outside its limits")
         if not reach.sub_units_low <= start.sub_units <= reach.sub_units_high:
             raise ValueError(f"unit {self.name}: it starts with {start.sub_units} sub-units, outside its limits")
 
@@ -114,7 +119,11 @@ class UnitSettings(Strict, frozen=True):
         start = self.start
         clock_mhz = start.frequency_mhz
         given = self.limits or Limits(
-            precisions=(start.precision,), frequency_low_mhz=clock_mhz, frequency_high_mhz=clock_mhz
+            precisions=(start.precision,),
+            frequency_low_mhz=clock_mhz,
+            frequency_high_mhz=clock_mhz,
+            concurrency_low=start.concurrency,
+            concurrency_high=start.concurrency,
         )
         allowed = tuple(precision for precision in given.precisions if precision in self.plant.application.precisions)
         return msgspec.structs.replace(given, precisions=allowed or (start.precision,))
@@ -130,7 +139,7 @@ class UnitSettings(Strict, frozen=True):
         return Member(
             self.name,
             self.plant,
-            UnitState(start.precision, start.frequency_mhz, start.sub_units),
+            UnitState(start.precision, start.frequency_mhz, start.sub_units, start.concurrency),
             self.load.offered(steps, dt_s, rng),
             rule,
             Controller(self.control),

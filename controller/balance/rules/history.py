@@ -20,6 +20,7 @@ _NAMES: Final = {"time": "time_s", "holder": "unit", "units": "sub_units"}
 _ANY_MHZ: Final = 1000.0
 _MOST_UNITS: Final = 100_000
 _MOST_MHZ: Final = 100_000.0
+_MOST_W: Final = 1e6
 MOST_ROWS: Final = 1_000_000
 
 
@@ -37,7 +38,7 @@ def read_history(path: Path, unit: str = "") -> tuple[Record, ...]:
     A CSV file with a header: `COLUMNS`, or the output of `millrace balance history --format csv`, with other names
     (`_NAMES`). A column `unit` names the unit of a line. Lines with neither bus nor load are reports of something else
     and skipped, as are the service's lines with only one of them, or of a holder without units. A precision or a clock
-    that was never reported has never moved.
+    that was never reported has never moved, nor have `concurrency` and `power_w` without a column.
     """
     try:
         return tuple(_records(path, csv.DictReader(given_lines(path, encoding="utf-8-sig")), unit))
@@ -78,11 +79,19 @@ def _record(where: str, line: Mapping[str, str], unit: str) -> Record:
     try:
         sample = Sample(_seconds(line["time_s"]), float(line["bus"]), float(line["load"]), unit)
         precision = Precision(line["precision"] or Precision.INT8)
-        state = UnitState(precision, float(line["frequency_mhz"] or _ANY_MHZ), int(line["sub_units"]))
+        state = UnitState(
+            precision,
+            float(line["frequency_mhz"] or _ANY_MHZ),
+            int(line["sub_units"]),
+            int(line.get("concurrency") or 1),
+            float(line.get("power_w") or 1),
+        )
     except (ValueError, SampleError) as error:
         raise RuleError(f"{where}: {error}") from error
     if not 1 <= state.sub_units <= _MOST_UNITS or not 0 < state.frequency_mhz <= _MOST_MHZ:
         raise RuleError(f"{where}: not 1 to {_MOST_UNITS} sub-units at more than 0 and up to {_MOST_MHZ:g} MHz")
+    if not 1 <= state.concurrency <= _MOST_UNITS or not 0 < state.power_w <= _MOST_W:
+        raise RuleError(f"{where}: not a concurrency of 1 to {_MOST_UNITS} at more than 0 and up to {_MOST_W:g} W")
     return Record(sample, state)
 
 

@@ -57,15 +57,17 @@ class Row(Strict, frozen=True):
 
     interval: str
     """As in `[-0.9, -0.7)`."""
-    precision_steps: Annotated[int, msgspec.Meta(ge=-6, le=6)] = 0
+    precision_steps: Annotated[int, msgspec.Meta(ge=-8, le=8)] = 0
     """Steps up in precision; below 0: down."""
     frequency_mhz: Annotated[float, msgspec.Meta(ge=-1e6, le=1e6)] = 0.0
     sub_units: Annotated[int, msgspec.Meta(ge=-1_000_000, le=1_000_000)] = 0
+    concurrency: Annotated[int, msgspec.Meta(ge=-100_000, le=100_000)] = 0
+    power_w: Annotated[float, msgspec.Meta(ge=-1e6, le=1e6)] = 0.0
 
     def __post_init__(self) -> None:
         interval = Interval.parse(self.interval)
-        faster = (-self.precision_steps, self.frequency_mhz, self.sub_units)
-        names = ("precision_steps", "frequency_mhz", "sub_units")
+        faster = (-self.precision_steps, self.frequency_mhz, self.sub_units, self.concurrency, self.power_w)
+        names = ("precision_steps", "frequency_mhz", "sub_units", "concurrency", "power_w")
         for name, value in zip(names, faster, strict=True):
             if value > 0 and interval.high > 0:
                 raise ValueError(f"{self.interval}: {name} makes cores faster where u is above 0 and cores idle")
@@ -77,7 +79,7 @@ class Row(Strict, frozen=True):
     @property
     def change(self) -> Change:
         """The requested change of the row."""
-        return Change(self.precision_steps, self.frequency_mhz, self.sub_units)
+        return Change(self.precision_steps, self.frequency_mhz, self.sub_units, self.concurrency, self.power_w)
 
 
 class IntervalTable(Strict, frozen=True, dict=True):
@@ -149,6 +151,8 @@ class IntervalTable(Strict, frozen=True, dict=True):
             max(abs(change.precision_steps) for change in changes),
             max(abs(change.frequency_mhz) for change in changes),
             max(abs(change.sub_units) for change in changes),
+            max(abs(change.concurrency) for change in changes),
+            max(abs(change.power_w) for change in changes),
         )
 
 

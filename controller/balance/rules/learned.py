@@ -24,8 +24,7 @@ import numpy.typing as npt
 from controller.balance.errors import RuleError
 from controller.balance.rules.history import Record, in_order
 from controller.balance.rules.intervals import TABLE, Interval, IntervalTable, Row
-from controller.balance.rules.limits import ORDER
-from controller.balance.values import Change, LeverKind, Precision, UnitState
+from controller.balance.values import STEPS, Change, LeverKind, Precision, UnitState
 from dataplane.config import Strict
 
 Floats = npt.NDArray[np.float64]
@@ -36,7 +35,14 @@ _MOST_PART: Final = math.log(4)
 """Maximum worth of a lever's step: four times the speed, or a quarter."""
 _LEAST_SHARE: Final = 0.02
 """Minimum occupancy and load; below it their ratio is noise."""
-_PLACES: Final = {precision: index for index, precision in enumerate(Precision)}
+_PLACES: Final[Mapping[Precision, float]] = {
+    **{step: float(index) for index, step in enumerate(STEPS)},
+    Precision.BF16: STEPS.index(Precision.INT32) + 0.5,
+    Precision.TF32: STEPS.index(Precision.FP16) + 0.5,
+}
+
+LEARNED: Final = (LeverKind.SUB_UNITS, LeverKind.FREQUENCY, LeverKind.PRECISION)
+"""Levers of the table, unless others are asked for."""
 
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -45,7 +51,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 class Learning(Strict, frozen=True):
     """Settings for learning a table."""
 
-    levers: tuple[LeverKind, ...] = ORDER
+    levers: tuple[LeverKind, ...] = LEARNED
     """Levers for the table to move, each correcting an equal part of a row's error."""
     share: Share = 0.5
     """Share of an error, the smallest of its row, that a step corrects; less if samples are late."""
@@ -106,21 +112,28 @@ class Learned:
             precision_steps=change.precision_steps,
             frequency_mhz=change.frequency_mhz,
             sub_units=change.sub_units,
+            concurrency=change.concurrency,
+            power_w=change.power_w,
         )
 
     def _change(self, off: float, way: int) -> Change:
         """Return steps of all known levers, each correcting this much; `way` 1 is faster."""
-        steps, mhz, units = 0, 0.0, 0
+        steps, mhz, units, concurrency, power_w = 0, 0.0, 0, 0, 0.0
         for kind, effect in self.effects.items():
-            part = min(off / effect.value, _MOST_PART)
-            if kind is LeverKind.SUB_UNITS:
-                units = way * max(round(self.typical.sub_units * abs(math.expm1(way * part))), 1)
-            elif kind is LeverKind.FREQUENCY:
-                grain = self.settings.frequency_step_mhz
-                mhz = way * grain * round(self.typical.frequency_mhz * abs(math.expm1(way * part)) / grain)
-            else:
-                steps = -way * min(int(off / effect.value), len(_PLACES) - 1)
-        return Change(steps, mhz, units)
+            part = abs(math.expm1(way * min(off / effect.value, _MOST_PART)))
+            match kind:
+                case LeverKind.SUB_UNITS:
+                    units = way * max(round(self.typical.sub_units * part), 1)
+                case LeverKind.CONCURRENCY:
+                    concurrency = way * max(round(self.typical.concurrency * part), 1)
+                case LeverKind.FREQUENCY:
+                    grain = self.settings.frequency_step_mhz
+                    mhz = way * grain * round(self.typical.frequency_mhz * part / grain)
+                case LeverKind.POWER:
+                    power_w = float(way * round(self.typical.power_w * part))
+                case LeverKind.PRECISION:
+                    steps = -way * min(int(off / effect.value), len(STEPS) - 1)
+        return Change(steps, mhz, units, concurrency, power_w)
 
 
 def learn(records: Sequence[Record], settings: Learning | None = None) -> Learned:
@@ -169,7 +182,9 @@ def _columns(records: Sequence[Record]) -> tuple[dict[LeverKind, Floats], Floats
     columns = {
         LeverKind.SUB_UNITS: np.log([float(state.sub_units) for state in states]),
         LeverKind.FREQUENCY: np.log([state.frequency_mhz for state in states]),
-        LeverKind.PRECISION: np.array([-float(_PLACES[state.precision]) for state in states]),
+        LeverKind.PRECISION: np.array([-_PLACES[state.precision] for state in states]),
+        LeverKind.CONCURRENCY: np.log([float(state.concurrency) for state in states]),
+        LeverKind.POWER: np.log([state.power_w for state in states]),
     }
     bus = np.array([record.sample.bus for record in records])
     load = np.array([record.sample.load for record in records])
@@ -223,11 +238,13 @@ def _standard_errors(by: Floats, left: Floats, spread: float) -> Floats:
 def _typical(records: Sequence[Record]) -> UnitState:
     """Return the median lever positions over all samples."""
     states = [record.state for record in records]
-    places = sorted(_PLACES[state.precision] for state in states)
+    precisions = sorted((state.precision for state in states), key=_PLACES.__getitem__)
     return UnitState(
-        list(Precision)[places[len(places) // 2]],
+        precisions[len(precisions) // 2],
         median(state.frequency_mhz for state in states),
         max(round(median(state.sub_units for state in states)), 1),
+        max(round(median(state.concurrency for state in states)), 1),
+        median(state.power_w for state in states),
     )
 
 

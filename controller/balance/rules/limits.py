@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 import msgspec
 
 from controller.balance.errors import RuleError
-from controller.balance.rules.capacity import SPEEDS, Speeds, applied, capacity_ratio, overshoots, stepped
-from controller.balance.values import Change, LeverKind, Precision, Sample, UnitState
+from controller.balance.rules.capacity import SPEEDS, Speeds, applied, capacity_ratio, is_stopped, overshoots, stepped
+from controller.balance.values import STEPS, Change, LeverKind, Precision, Sample, UnitState
 from dataplane.config import Strict
 
-ORDER: Final = (LeverKind.SUB_UNITS, LeverKind.FREQUENCY, LeverKind.PRECISION)
-"""Order of handover: sub-units while there are any, then the clock, and accuracy is given up last."""
+ORDER: Final = (
+    *(LeverKind.SUB_UNITS, LeverKind.CONCURRENCY),
+    *(LeverKind.FREQUENCY, LeverKind.POWER),
+    LeverKind.PRECISION,
+)
+"""Order of handover: sub-units while there are any, then the use of each, the clock and the power; accuracy is last."""
 _LEAST_RATIO: Final = 0.1
 """Minimum ratio of a change: one that would reduce a lever further asks for this ratio of its position."""
 _SLACK: Final = 1e-9
@@ -27,7 +31,7 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 class Limits(Strict, frozen=True):
     """Range of each lever of a unit; a lever that may not be moved has both ends at its position."""
 
-    precisions: tuple[Precision, ...] = tuple(Precision)
+    precisions: tuple[Precision, ...] = STEPS
     """Precisions that the application allows."""
     frequency_low_mhz: Clock = 1.0
     frequency_high_mhz: Annotated[float, msgspec.Meta(gt=0)] = math.inf
@@ -36,6 +40,11 @@ class Limits(Strict, frozen=True):
     sub_units_low: Count = 1
     """The minimum share, which is never given away."""
     sub_units_high: Count = 1_000_000
+    concurrency_low: Count = 1
+    concurrency_high: Count = 1
+    """Units have this lever if their limits say so."""
+    power_low_w: Clock = 1.0
+    power_high_w: Clock = 1.0
 
     def __post_init__(self) -> None:
         if not self.precisions:
@@ -44,6 +53,10 @@ class Limits(Strict, frozen=True):
             raise ValueError("frequency_low_mhz is above frequency_high_mhz")
         if not self.sub_units_low <= self.sub_units_high:
             raise ValueError("sub_units_low is above sub_units_high")
+        if not self.concurrency_low <= self.concurrency_high:
+            raise ValueError("concurrency_low is above concurrency_high")
+        if not self.power_low_w <= self.power_high_w:
+            raise ValueError("power_low_w is above power_high_w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +86,18 @@ def hand_on(
     first, until the change no longer pushes the error past 0 and further away than it is. Levers that are not in
     `order` stay. Raise RuleError for a lever at 0 or below.
     """
-    if state.sub_units < 1 or not state.frequency_mhz > 0:
-        raise RuleError(f"a unit of {state.sub_units} sub-units at {state.frequency_mhz:g} MHz has nothing to move")
-    left, precision_steps, frequency_mhz, sub_units = 1.0, 0, 0.0, 0
+    if is_stopped(state):
+        at = f"{state.frequency_mhz:g} MHz"
+        if state.concurrency < 1 or not state.power_w > 0:
+            at += f", a concurrency of {state.concurrency} and {state.power_w:g} W"
+        raise RuleError(f"a unit of {state.sub_units} sub-units at {at} has nothing to move")
+    here, left, done_part = _Here(state, limits, speeds), 1.0, Change()
     for kind in order:
-        if kind is LeverKind.SUB_UNITS:
-            bound = most.sub_units if most is not None else None
-            sub_units, left = _units(change.sub_units, left, state, limits, bound)
-        elif kind is LeverKind.FREQUENCY:
-            cap = most.frequency_mhz if most is not None else None
-            frequency_mhz, left = _clock(change.frequency_mhz, left, state, limits, cap)
-        else:
-            bound = most.precision_steps if most is not None else None
-            precision_steps, left = _steps(change.precision_steps, left, state, limits, bound, speeds=speeds)
-    done = HandedOn(Change(precision_steps, frequency_mhz, sub_units), left)
-    return done if sample is None else _guarded(done, _Here(state, limits, speeds), order, sample)
+        bound = None if most is None else part_of(most, kind)
+        part, left = _part(kind, part_of(change, kind), left, here, bound)
+        done_part = with_part(done_part, kind, part)
+    done = HandedOn(done_part, left)
+    return done if sample is None else _guarded(done, here, order, sample)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +123,65 @@ def _guarded(done: HandedOn, here: _Here, order: Sequence[LeverKind], sample: Sa
         if change.keeps or not overshoots(change, sample, here.state, here.speeds, here.allowed):
             break
         before = here.ratio(change)
-        change = _without(change, kind)
+        change = with_part(change, kind, 0)
         left *= before / here.ratio(change)
     return HandedOn(change, left)
 
 
-def _without(change: Change, kind: LeverKind) -> Change:
-    return Change(
-        0 if kind is LeverKind.PRECISION else change.precision_steps,
-        0.0 if kind is LeverKind.FREQUENCY else change.frequency_mhz,
-        0 if kind is LeverKind.SUB_UNITS else change.sub_units,
-    )
+def part_of(change: Change, kind: LeverKind) -> float:
+    """Return a lever's part of a change."""
+    match kind:
+        case LeverKind.PRECISION:
+            return change.precision_steps
+        case LeverKind.FREQUENCY:
+            return change.frequency_mhz
+        case LeverKind.SUB_UNITS:
+            return change.sub_units
+        case LeverKind.CONCURRENCY:
+            return change.concurrency
+        case LeverKind.POWER:
+            return change.power_w
+
+
+def with_part(change: Change, kind: LeverKind, part: float) -> Change:
+    """Return a change with another part for a lever, in whole steps where it has such."""
+    match kind:
+        case LeverKind.PRECISION:
+            return replace(change, precision_steps=round(part))
+        case LeverKind.FREQUENCY:
+            return replace(change, frequency_mhz=part)
+        case LeverKind.SUB_UNITS:
+            return replace(change, sub_units=round(part))
+        case LeverKind.CONCURRENCY:
+            return replace(change, concurrency=round(part))
+        case LeverKind.POWER:
+            return replace(change, power_w=part)
+
+
+def _part(kind: LeverKind, by: float, handed: float, place: _Here, bound: float | None) -> tuple[float, float]:
+    """Return a lever's part of what it is asked and handed, and the rest."""
+    state, limits = place.state, place.limits
+    match kind:
+        case LeverKind.SUB_UNITS:
+            ends = limits.sub_units_low, limits.sub_units_high
+            return _units(round(by), handed, state.sub_units, ends, bound)
+        case LeverKind.CONCURRENCY:
+            ends = limits.concurrency_low, limits.concurrency_high
+            if ends[0] == ends[1]:  # most units have no such lever: no bound may cut what is handed on
+                return 0, handed * max(state.concurrency + by, 1) / state.concurrency
+            return _units(round(by), handed, state.concurrency, ends, bound)
+        case LeverKind.FREQUENCY:
+            range_mhz = limits.frequency_low_mhz, limits.frequency_high_mhz
+            return _level(by, handed, state.frequency_mhz, range_mhz, bound, step=limits.frequency_step_mhz)
+        case LeverKind.POWER:
+            range_w = limits.power_low_w, limits.power_high_w
+            if range_w[0] == range_w[1]:
+                return 0.0, handed * max(state.power_w + by, _LEAST_RATIO * state.power_w) / state.power_w
+            return _level(by, handed, state.power_w, range_w, bound)
+        case LeverKind.PRECISION:
+            return _steps(
+                round(by), handed, state, limits, None if bound is None else round(bound), speeds=place.speeds
+            )
 
 
 def _wanted(value: float, by: float, handed: float, most: float | None) -> float:
@@ -136,40 +194,42 @@ def _wanted(value: float, by: float, handed: float, most: float | None) -> float
     return wanted
 
 
-def _units(by: int, handed: float, state: UnitState, limits: Limits, most: int | None) -> tuple[int, float]:
-    here = state.sub_units
+def _units(by: int, handed: float, here: int, ends: tuple[int, int], most: float | None) -> tuple[int, float]:
+    low, high = ends
     if not by and handed == 1.0:
         return 0, 1.0
     wanted = _wanted(here, by, handed, most)
-    if limits.sub_units_low <= wanted <= limits.sub_units_high:
+    if low <= wanted <= high:
         return math.ceil(wanted - _SLACK) - here, 1.0
-    reached = limits.sub_units_low if wanted < limits.sub_units_low else limits.sub_units_high
+    reached = low if wanted < low else high
     if (reached - here) * (wanted - here) < 0:  # it is beyond its limits, which is not undone here
         reached = here
     return reached - here, wanted / reached
 
 
-def _clock(by: float, handed: float, state: UnitState, limits: Limits, most: float | None) -> tuple[float, float]:
-    here = state.frequency_mhz
+def _level(
+    by: float, handed: float, here: float, ends: tuple[float, float], most: float | None, *, step: float = 0.0
+) -> tuple[float, float]:
+    """Return the change of a clock, or of a cap of power."""
+    low, high = ends
     if not by and handed == 1.0:
         return 0.0, 1.0
     wanted = _wanted(here, by, handed, most)
-    if limits.frequency_low_mhz <= wanted <= limits.frequency_high_mhz:
-        return _on_grid(wanted, here, limits) - here, 1.0
-    reached = limits.frequency_low_mhz if wanted < limits.frequency_low_mhz else limits.frequency_high_mhz
+    if low <= wanted <= high:
+        return _on_grid(wanted, here, low, step) - here, 1.0
+    reached = low if wanted < low else high
     if (reached - here) * (wanted - here) < 0:
         reached = here
     return reached - here, wanted / reached
 
 
-def _on_grid(wanted: float, here: float, limits: Limits) -> float:
+def _on_grid(wanted: float, here: float, low: float, step: float) -> float:
     """Return the step at or next to a clock, on the side of the current one: it never moves further than requested."""
-    step = limits.frequency_step_mhz
     if not step or wanted == here:
         return wanted
-    places = (wanted - limits.frequency_low_mhz) / step
+    places = (wanted - low) / step
     index = math.floor(places + _SLACK) if wanted > here else math.ceil(places - _SLACK)
-    on = limits.frequency_low_mhz + index * step
+    on = low + index * step
     return here if (on - here) * (wanted - here) < 0 else on
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated
 
 import msgspec
@@ -42,8 +41,8 @@ class IntervalRule(Strict, frozen=True):
         change = only(self.table.change_at(u), self.levers)
         if not self.guarded or change.keeps or u * sample.error <= 0:
             return change
-        lesser = Change(sub_units=change.sub_units)
-        least = Change(sub_units=int(math.copysign(1, change.sub_units)) if change.sub_units else 0)
+        lesser = Change(sub_units=change.sub_units, concurrency=change.concurrency)
+        least = Change(sub_units=_sign(change.sub_units), concurrency=_sign(change.concurrency))
         return next(
             (candidate for candidate in (change, lesser, least) if not overshoots(candidate, sample, state)), Change()
         )
@@ -55,4 +54,10 @@ def only(change: Change, levers: tuple[LeverKind, ...]) -> Change:
         change.precision_steps if LeverKind.PRECISION in levers else 0,
         change.frequency_mhz if LeverKind.FREQUENCY in levers else 0.0,
         change.sub_units if LeverKind.SUB_UNITS in levers else 0,
+        change.concurrency if LeverKind.CONCURRENCY in levers else 0,
+        change.power_w if LeverKind.POWER in levers else 0.0,
     )
+
+
+def _sign(count: int) -> int:
+    return (count > 0) - (count < 0)

@@ -8,14 +8,15 @@ from typing import Final
 
 from controller.balance.errors import LeverError
 from controller.balance.levers.programs import Autocast, BatchSize
+from controller.balance.levers.running_program import ProgramPrecision
 from controller.balance.levers.values import Lever, Moved, Standing
 from controller.balance.rules import ORDER, Limits, hand_on
 from controller.balance.rules.capacity import SPEEDS
+from controller.balance.rules.limits import part_of, with_part
 from controller.balance.rules.table import only
-from controller.balance.values import Change, LeverKind, Precision, Sample, UnitState
+from controller.balance.values import STEPS, Change, LeverKind, Precision, Sample, UnitState
 from dataplane.clock import NS_PER_S, Clock
 
-_STEPS: Final = tuple(Precision)
 _NONE: Final = Standing(1.0, 1.0, 1.0, may_set=False, why_not="no such lever")
 """Position of a kind without a lever."""
 
@@ -80,7 +81,13 @@ class Board:
         standing = self._standing(LeverKind.PRECISION)
         first, steps = self._precisions()
         at = steps[min(max(round(standing.value - first), 0), len(steps) - 1)]
-        return UnitState(at, max(clock.value, 1e-9), max(round(units.value), 1))
+        return UnitState(
+            at,
+            max(clock.value, 1e-9),
+            max(round(units.value), 1),
+            max(round(self._standing(LeverKind.CONCURRENCY).value), 1),
+            max(self._standing(LeverKind.POWER).value, 1e-9),
+        )
 
     def apply(self, change: Change, sample: Sample | None = None) -> list[Move]:
         """Move the levers; the rest of one that is exhausted, refuses or fails goes to the next."""
@@ -91,9 +98,9 @@ class Board:
             order = self._order[turn:]
             pending = self._handed_on(pending, state, order, seen)
             seen = None  # the sample is from before the first move: do not apply it again
-            asked = _part(pending, kind)
+            asked = part_of(pending, kind)
             if not asked:
-                pending = _with(pending, kind, 0)
+                pending = with_part(pending, kind, 0)
                 continue
             move = self._move(kind, asked)
             moves.append(move)
@@ -102,9 +109,9 @@ class Board:
             if left:
                 self._pin(kind)
                 pending = hand_on(
-                    _with(pending, kind, left), state, self._limits(), order=order, most=self._most
+                    with_part(pending, kind, left), state, self._limits(), order=order, most=self._most
                 ).change
-            pending = _with(pending, kind, 0)
+            pending = with_part(pending, kind, 0)
         return moves
 
     def release(self) -> list[Move]:
@@ -154,17 +161,17 @@ class Board:
     def _handed_on(self, change: Change, state: UnitState, order: Sequence[LeverKind], sample: Sample | None) -> Change:
         lever, speeds = self.levers.get(LeverKind.PRECISION), SPEEDS
         if isinstance(lever, BatchSize):
-            speeds = {step: lever.ratio**-index for index, step in enumerate(_STEPS)}
+            speeds = {step: lever.ratio**-index for index, step in enumerate(STEPS)}
         return hand_on(change, state, self._limits(), order=order, speeds=speeds, most=self._most, sample=sample).change
 
     def _precisions(self) -> tuple[float, tuple[Precision, ...]]:
         """Return the index of the precision at the first step, and the steps for the indices from there up."""
         lever, standing = self.levers.get(LeverKind.PRECISION), self._standing(LeverKind.PRECISION)
-        if isinstance(lever, Autocast):
-            return standing.low, lever.precisions
-        spare = max(round(standing.high - standing.low) + 1 - len(_STEPS), 0)
-        first = standing.low + min(max(round(standing.value - standing.low) - len(_STEPS) // 2, 0), spare)
-        return first, _STEPS[: min(round(standing.high - first) + 1, len(_STEPS))]
+        if isinstance(lever, (Autocast, ProgramPrecision)):
+            return 0, lever.precisions
+        spare = max(round(standing.high - standing.low) + 1 - len(STEPS), 0)
+        first = standing.low + min(max(round(standing.value - standing.low) - len(STEPS) // 2, 0), spare)
+        return first, STEPS[: min(round(standing.high - first) + 1, len(STEPS))]
 
     def _limits(self) -> Limits:
         state = self.state
@@ -172,13 +179,20 @@ class Board:
         standing = self._standing(LeverKind.PRECISION)
         pinned = standing.low == standing.high or not standing.may_set
         low, high = _ends(clock)
+        power = self._standing(LeverKind.POWER)
         fewest, most = (max(round(end), 1) for end in _ends(units))
+        least, concurrent = (max(round(end), 1) for end in _ends(self._standing(LeverKind.CONCURRENCY)))
+        low_w, high_w = _ends(power)
         return Limits(
             precisions=(state.precision,) if pinned else self._precisions()[1],
             frequency_low_mhz=max(low, 1e-9),
             frequency_high_mhz=max(high, 1e-9),
             sub_units_low=fewest,
             sub_units_high=max(fewest, most),
+            concurrency_low=least,
+            concurrency_high=max(least, concurrent),
+            power_low_w=max(low_w, 1e-9),
+            power_high_w=max(high_w, 1e-9),
         )
 
 
@@ -187,23 +201,3 @@ def _ends(standing: Standing) -> tuple[float, float]:
     if not standing.may_set:
         return standing.value, standing.value
     return standing.low, max(standing.low, standing.high)
-
-
-def _part(change: Change, kind: LeverKind) -> float:
-    match kind:
-        case LeverKind.PRECISION:
-            return change.precision_steps
-        case LeverKind.FREQUENCY:
-            return change.frequency_mhz
-        case LeverKind.SUB_UNITS:
-            return change.sub_units
-
-
-def _with(change: Change, kind: LeverKind, part: float) -> Change:
-    match kind:
-        case LeverKind.PRECISION:
-            return replace(change, precision_steps=round(part))
-        case LeverKind.FREQUENCY:
-            return replace(change, frequency_mhz=part)
-        case LeverKind.SUB_UNITS:
-            return replace(change, sub_units=round(part))

@@ -20,6 +20,7 @@ from controller.apiserver.agents.access import namespace_of
 from controller.balance.errors import LeverError, SampleError
 from controller.balance.levers.making import local_levers
 from controller.balance.levers.pool import PoolUnits, Reporter
+from controller.balance.levers.running_program import ProgramConcurrency, ProgramLink, ProgramPrecision
 from controller.balance.levers.settings import LeverSettings, PoolLever
 from controller.balance.levers.values import Lever
 from controller.balance.running.loop import Metered, Source
@@ -30,6 +31,9 @@ from controller.balance.running.meters import (
     GroupLoad,
     InterfaceUse,
     Meter,
+    ProgramBus,
+    ProgramLoad,
+    ProgramUse,
     ReceivedByTelemetry,
 )
 from controller.balance.running.settings import InterfaceBus, RunSettings
@@ -101,6 +105,8 @@ class Host:
     root: Root
     clock: Clock
     nvml: Nvml | str
+    program: ProgramLink | None = None
+    """The unit's socket for a program, if its settings have one."""
 
 
 def levers_of(
@@ -111,6 +117,10 @@ def levers_of(
     If the pool cannot be reached, its local lever is not used either: it would take what the books give to others.
     """
     levers, absent = local_levers(settings, host.root, host.nvml)
+    if settings.program is not None and host.program is not None:
+        program, may_set = settings.program, settings.program.set
+        levers += [ProgramPrecision(host.program, may_set=may_set)] if program.precision else []
+        levers += [ProgramConcurrency(host.program, may_set=may_set)] if program.concurrency else []
     if settings.pool is not None:
         local = next((lever for lever in levers if lever.kind is LeverKind.SUB_UNITS), None)
         others = [lever for lever in levers if lever is not local]
@@ -135,6 +145,7 @@ def source_of(settings: RunSettings, host: Host, costs: Costs | None) -> Source:
     """Return a unit's source of samples; `costs` returns the current cost map, if its bus is measured by telemetry."""
     unit = settings.unit
     sampler = Sampler(host.root, host.clock, None if isinstance(host.nvml, str) else host.nvml)
+    program = None if host.program is None else ProgramUse(unit, host.program)
     uses: dict[str, DeviceUse] = {}
 
     def use_of(address: str) -> DeviceUse:
@@ -145,10 +156,17 @@ def source_of(settings: RunSettings, host: Host, costs: Costs | None) -> Source:
         bus = _interface(unit, settings.bus.interface, host.root)
     elif settings.bus.telemetry is not None and costs is not None:
         bus = ReceivedByTelemetry(unit, settings.bus.telemetry.host, costs)
+    elif program is not None and settings.bus.program is not None:
+        bus = ProgramBus(unit, program)
     else:
         bus = DeviceBus(use_of(settings.bus.pcie or ""))
-    group, device = settings.load.group, settings.load.device
-    load: Meter = GroupLoad(unit, group, host.root) if group is not None else DeviceLoad(use_of(device or ""))
+    load: Meter
+    if settings.load.group is not None:
+        load = GroupLoad(unit, settings.load.group, host.root)
+    elif program is not None and settings.load.program is not None:
+        load = ProgramLoad(unit, program)
+    else:
+        load = DeviceLoad(use_of(settings.load.device or ""))
     return Metered(unit, bus, load)
 
 

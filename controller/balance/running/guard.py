@@ -246,7 +246,8 @@ def main() -> None:
     stop_reader, stop_writer = os.pipe2(os.O_NONBLOCK)
     signal.set_wakeup_fd(stop_writer)
     signal.signal(signal.SIGTERM, lambda *_: None)  # reported by the wake-up file descriptor
-    needs_nvml = order.levers.gpu_clock is not None or order.levers.gpu_instances is not None
+    of_devices = (order.levers.gpu_clock, order.levers.gpu_instances, order.levers.power_cap)
+    needs_nvml = any(lever is not None for lever in of_devices)
     with open_nvml() if needs_nvml else nullcontext("NVML is not needed") as nvml:
         levers, _ = local_levers(order.levers, Root(Path(order.root)), nvml)
         sys.stdout.write("ready\n")

@@ -16,9 +16,11 @@ from collectors.devices.root import Root
 from collectors.devices.sampling import Sampler
 from collectors.devices.values import DeviceSample, GroupSample, InterfaceSample
 from collectors.errors import CollectorError
-from controller.balance.errors import SampleError
+from controller.balance.errors import LeverError, SampleError
+from controller.balance.levers.running_program import ProgramLink
 from controller.cluster.cost_map import CostMap
 from controller.common.errors import CostMapError
+from dataplane.balance.messages import State
 
 MOST_SHARE: Final = 1.5
 """Plausible maximum of a share: counters are read a moment apart, and bursts pass; more means a wrong rate."""
@@ -197,6 +199,63 @@ class DeviceLoad:
     def share(self, now_ns: int) -> float:
         """Return the driver's recent measurement."""
         return self._use.figure(now_ns, lambda sample: sample.utilisation, "utilisation")
+
+
+class ProgramUse:
+    """Counters of a running program, asked once for bus and load."""
+
+    def __init__(self, unit: str, link: ProgramLink) -> None:
+        self._unit, self._link = unit, link
+        self._last: tuple[int, State] | None = None
+
+    def state(self, now_ns: int) -> State:
+        """Return the program's current counters; raise SampleError if it does not answer."""
+        if self._last is None or self._last[0] != now_ns:
+            try:
+                self._last = now_ns, self._link.ask()
+            except LeverError as error:
+                raise SampleError(self._unit, str(error)) from error
+        return self._last[1]
+
+
+class _ProgramMeter:
+    """A share of an interval by the program's own counters and its own readings of the clock."""
+
+    def __init__(self, unit: str, use: ProgramUse) -> None:
+        self._unit, self._use = unit, use
+        self._before: State | None = None
+
+    def begin(self, now_ns: int) -> None:
+        """Read the counters."""
+        self._before = None
+        self._before = self._use.state(now_ns)
+
+    def _since(self, now_ns: int) -> tuple[State, State]:
+        """Return both ends of the interval; raise SampleError if they do not belong together."""
+        after, before = self._use.state(now_ns), self._before
+        if before is None or after.now_ns <= before.now_ns:
+            raise SampleError(self._unit, "the program has not run since the last reading")
+        if after.moving_ns < before.moving_ns or after.computing_ns < before.computing_ns:
+            raise SampleError(self._unit, "another program has connected since the last reading")
+        return before, after
+
+
+class ProgramBus(_ProgramMeter):
+    """The share of time in which a program moves data, by any of its threads."""
+
+    def share(self, now_ns: int) -> float:
+        """Return the share since the interval began."""
+        before, after = self._since(now_ns)
+        return min((after.moving_ns - before.moving_ns) / (after.now_ns - before.now_ns), 1.0)
+
+
+class ProgramLoad(_ProgramMeter):
+    """The share of time in which a program computes, as the mean over what it may run at once."""
+
+    def share(self, now_ns: int) -> float:
+        """Return the share since the interval began."""
+        before, after = self._since(now_ns)
+        return min((after.computing_ns - before.computing_ns) / (after.now_ns - before.now_ns) / after.concurrency, 1.0)
 
 
 def _bounded(unit: str, what: str, share: float) -> float:

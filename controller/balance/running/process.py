@@ -17,6 +17,7 @@ from controller.apiserver.client import SyncApiClient
 from controller.balance.control.controller import Controller
 from controller.balance.errors import LeverError
 from controller.balance.levers.pool import LEASE_SHARE, PoolUnits, Reporter
+from controller.balance.levers.running_program import ProgramLink
 from controller.balance.levers.settings import PoolLever
 from controller.balance.levers.values import Lever
 from controller.balance.running.board import Board
@@ -35,7 +36,10 @@ from dataplane.topology.file import load_topology
 
 _TRIES = 1
 """A failed report is repeated in the next turn."""
-RECORDED: Final = ("time_s", "unit", "bus", "load", "precision", "frequency_mhz", "sub_units", "output")
+RECORDED: Final = (
+    *("time_s", "unit", "bus", "load", "precision", "frequency_mhz", "sub_units", "output"),
+    *("concurrency", "power_w"),  # last: records of earlier versions, which are continued, have none
+)
 """Columns of a recorded turn; levers as they were while bus and load were measured."""
 
 T = TypeVar("T")
@@ -59,7 +63,7 @@ async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns
     process drives the same holder of a pool, PathError for a host missing from the topology.
     """
     async with AsyncExitStack() as stack:
-        host = Host(Root(), MonotonicClock(), stack.enter_context(open_nvml()))
+        host = Host(Root(), MonotonicClock(), stack.enter_context(open_nvml()), _link(stack, settings))
         costs = await stack.enter_async_context(_costs(settings.bus))
         if (pool := settings.levers.pool) is not None:
             stack.enter_context(single_instance(pool.pool, pool.holder, api_place(pool.api, pool.token_file).address))
@@ -91,6 +95,13 @@ async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns
             failed = loop.release()
         if failed:
             raise LeverError(failed[0].lever, failed[0].moved.reason)
+
+
+def _link(stack: AsyncExitStack, settings: RunSettings) -> ProgramLink | None:
+    """Open the socket for the unit's program, which keeps its settings as long without this loop as a guard would."""
+    if settings.levers.program is None:
+        return None
+    return stack.enter_context(ProgramLink(settings.unit, settings.levers.program, settings.silence.release_s))
 
 
 def _guard(stack: AsyncExitStack, settings: RunSettings, levers: list[Lever]) -> OnTick | None:
@@ -160,10 +171,13 @@ class _Record:
             LeverKind.PRECISION: tick.before.precision.value,
             LeverKind.FREQUENCY: tick.before.frequency_mhz,
             LeverKind.SUB_UNITS: tick.before.sub_units,
+            LeverKind.CONCURRENCY: tick.before.concurrency,
+            LeverKind.POWER: tick.before.power_w,
         }
         needed = {*self._kinds, LeverKind.SUB_UNITS}  # there is at least the unit itself
-        levers = (stood[kind] if kind in needed else "" for kind in stood)
-        row = (f"{tick.time_s:.3f}", self._unit, sample.bus, sample.load, *levers, tick.output)
+        first, later = list(stood)[:3], list(stood)[3:]
+        levers, more = ([stood[kind] if kind in needed else "" for kind in kinds] for kinds in (first, later))
+        row = (f"{tick.time_s:.3f}", self._unit, sample.bus, sample.load, *levers, tick.output, *more)
         try:
             self._rows.writerow(row)
         except OSError as error:

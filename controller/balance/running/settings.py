@@ -47,6 +47,10 @@ class TelemetryBus(Strict, frozen=True):
     network_state: NetworkStateSettings = NetworkStateSettings()
 
 
+class ProgramMeter(Strict, frozen=True):
+    """The program's own measurement, over the socket of `levers.program`."""
+
+
 class BusSettings(Strict, frozen=True):
     """Meter of the unit's bus: one of these."""
 
@@ -54,9 +58,11 @@ class BusSettings(Strict, frozen=True):
     telemetry: TelemetryBus | None = None
     pcie: PciAddress | None = None
     """A device's PCIe link, by the device's address."""
+    program: ProgramMeter | None = None
+    """The share of time in which the program moves data."""
 
     def __post_init__(self) -> None:
-        _one_of(interface=self.interface, telemetry=self.telemetry, pcie=self.pcie)
+        _one_of(interface=self.interface, telemetry=self.telemetry, pcie=self.pcie, program=self.program)
 
 
 class LoadSettings(Strict, frozen=True):
@@ -66,9 +72,11 @@ class LoadSettings(Strict, frozen=True):
     """A control group, relative to its quota of CPU time."""
     device: PciAddress | None = None
     """A device, according to its driver."""
+    program: ProgramMeter | None = None
+    """The share of time in which the program computes, of all that it may run at once."""
 
     def __post_init__(self) -> None:
-        _one_of(group=self.group, device=self.device)
+        _one_of(group=self.group, device=self.device, program=self.program)
 
 
 class RunSettings(Settings, frozen=True):
@@ -95,6 +103,8 @@ class RunSettings(Settings, frozen=True):
     def __post_init__(self) -> None:
         if self.table is not None and self.platform is not None:
             raise ValueError("set table or platform, not both")
+        if self.levers.program is None and (self.bus.program is not None or self.load.program is not None):
+            raise ValueError("bus or load by the program needs `levers.program`, whose socket it comes by")
         if self.silence.stale_s < 2 * self.interval_s:
             raise ValueError(f"silence.stale must be at least two intervals, {2 * self.interval_s:g} s")
 

@@ -71,7 +71,7 @@ def _devices(node: Node, held: Shares, request: Request) -> tuple[DeviceShare, .
 
 
 def _of_kind(node: Node, wanted: DeviceRequest) -> list[Device]:
-    return [device for device in node.devices if wanted.accepts(device.kind, device.model)]
+    return [device for device in node.devices if wanted.accepts(device)]
 
 
 def _of_one_kind(node: Node, free: dict[int, list[int]], wanted: DeviceRequest) -> list[Device]:

@@ -24,8 +24,5 @@ def fragments(node: Node, held: Shares, request: Request) -> int:
     return sum(
         free[device.number]
         for device in node.devices
-        if not any(
-            wanted.accepts(device.kind, device.model) and free[device.number] >= wanted.thousandths
-            for wanted in request.devices
-        )
+        if not any(wanted.accepts(device) and free[device.number] >= wanted.thousandths for wanted in request.devices)
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 from controller.cluster.hardware.errors import HardwareError
 from dataplane.topology.values import DeviceKind
@@ -12,6 +12,25 @@ WHOLE: Final = 1000
 """A whole device, or a whole core, in thousandths."""
 ACCELERATORS: Final = tuple(kind for kind in DeviceKind if kind is not DeviceKind.CPU)
 """All kinds that are requested as devices."""
+
+
+class DescribedDevice(Protocol):
+    """A device as far as a request looks at it."""
+
+    @property
+    def kind(self) -> DeviceKind:
+        """Its kind."""
+        ...
+
+    @property
+    def model(self) -> str:
+        """Its model; '' if unknown."""
+        ...
+
+    @property
+    def gone(self) -> bool:
+        """True while it is not there."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +73,11 @@ class DeviceRequest:
         """Return the request with its kind chosen."""
         return replace(self, kind=kind, any_of=frozenset())
 
-    def accepts(self, kind: DeviceKind, model: str) -> bool:
-        """Return whether a device of this kind and model is acceptable."""
+    def accepts(self, device: DescribedDevice) -> bool:
+        """Return whether a device is there, and of an acceptable kind and model."""
+        kind = device.kind
         of_kind = kind is self.kind if self.kind is not None else kind in self.any_of
-        return of_kind and (not self.models or model in self.models)
+        return of_kind and not device.gone and (not self.models or device.model in self.models)
 
     def __str__(self) -> str:
         models = f" {'|'.join(sorted(self.models))}" if self.models else ""

@@ -16,7 +16,10 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One physical device; `number` counts the node's devices from 0, `memory_bytes` is None if unknown."""
+    """One physical device, or a part of a divided one (MIG); `number` counts the node's devices from 0.
+
+    `memory_bytes` is None if unknown. One that is `gone` keeps its number, and nothing new is placed on it.
+    """
 
     number: int
     kind: DeviceKind
@@ -24,6 +27,7 @@ class Device:
     memory_bytes: int | None = None
     bus: Bus | None = None
     rates: tuple[PeakRate, ...] = ()
+    gone: bool = False
 
     def peak_ops_per_s(self, number_format: NumberFormat) -> int | None:
         """Return the peak operations a second in a number format, None if unknown."""

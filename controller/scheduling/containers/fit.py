@@ -63,7 +63,7 @@ class DeviceFit:
             return f"the pod requests no devices; the node has {len(devices)}"
         parts = []
         for wanted in settled(pod, snapshot, node).request.devices:
-            good = [device for device in devices if wanted.accepts(device.kind, device.model)]
+            good = [device for device in devices if wanted.accepts(device)]
             best = min(good, key=lambda device: device.memory_bytes or 0, default=None)
             if best is not None:
                 bus = "" if best.bus is None else f" on {best.bus.kind}"

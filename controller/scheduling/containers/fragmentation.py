@@ -97,7 +97,7 @@ class Fragmentation:
         good = [
             device.number
             for device in columns.nodes[node].devices
-            if wanted.accepts(device.kind, device.model)
+            if wanted.accepts(device)
             and free.device_milli[first + device.number] >= wanted.thousandths
             and free.device_memory_bytes[first + device.number] >= wanted.memory_bytes
         ]

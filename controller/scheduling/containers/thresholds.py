@@ -72,9 +72,7 @@ class DeviceThreshold:
         busy = []
         for device in columns.nodes[node].devices:
             row = first + device.number
-            if used[row] >= self.settings.below and any(
-                wanted.accepts(device.kind, device.model) for wanted in pod.request.devices
-            ):
+            if used[row] >= self.settings.below and any(wanted.accepts(device) for wanted in pod.request.devices):
                 busy.append(f"device {device.number} {used[row]:.0%} ({_how(snapshot, row)})")
         return f"too few devices below {self.settings.below:.0%} load: {', '.join(busy)}"
 

@@ -74,7 +74,7 @@ class NodeColumns:
         key = (wanted.kinds, wanted.models)
         if (flags := self._accepted.get(key)) is None:
             devices = (device for node in self.nodes for device in node.devices)
-            flags = np.fromiter((wanted.accepts(device.kind, device.model) for device in devices), np.bool_)
+            flags = np.fromiter((wanted.accepts(device) for device in devices), np.bool_)
             self._accepted[key] = flags
         return flags
 
@@ -195,7 +195,7 @@ class FreeColumns:
             for device in columns.nodes[node].devices
             if milli[device.number] >= wanted.thousandths
             and nbytes[device.number] >= wanted.memory_bytes
-            and wanted.accepts(device.kind, device.model)
+            and wanted.accepts(device)
         ]
         if len(good) < wanted.count:
             return ()

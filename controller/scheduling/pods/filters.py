@@ -88,7 +88,7 @@ def _device_mismatch(pod: PendingPod, number: int, node: Node) -> str | None:
     wanted = pod.request.devices
     if sum(request.count for request in wanted) > 1:
         return f"device {number} is stated, but the pod requests {sum(request.count for request in wanted)} devices"
-    if not wanted[0].accepts(device.kind, device.model):
+    if not wanted[0].accepts(device):
         return f"device {number} is a {device.kind} {device.model}".rstrip() + f", not a {wanted[0]}"
     return None
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from controller.apiserver.resources.base import LabelName, LabelValue, Name, Names
+from controller.apiserver.resources.base import LabelName, LabelValue, Line, Name, Names
 from controller.apiserver.resources.hardware import DeviceNumber
 from dataplane.cgroups import parse_cpus
 from dataplane.config import Settings, Strict
@@ -43,6 +43,10 @@ class UnitSettings(Strict, frozen=True):
     """Devices of each unit, exclusively."""
     device_kind: DeviceKind = DeviceKind.GPU
     """Kind of the devices."""
+    device_models: Annotated[tuple[Line, ...], Meta(max_length=64)] = ()
+    """Acceptable models, such as "NVIDIA A100 MIG 1g.5gb" of instances of a divided device; empty: all."""
+    device_thousandths: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    """Part of a device that each unit has, with `devices: 1`: a time slice, which CUDA's MPS limits where it runs."""
     device_numbers: Annotated[tuple[tuple[DeviceNumber, ...], ...], Meta(max_length=4096)] = ()
     """Device numbers, a list for each unit, as in `millrace devices list`."""
 
@@ -50,6 +54,8 @@ class UnitSettings(Strict, frozen=True):
         if self.core_numbers and self.device_numbers and len(self.core_numbers) != len(self.device_numbers):
             cores, devices = len(self.core_numbers), len(self.device_numbers)
             raise ValueError(f"core_numbers are for {cores} units, device_numbers for {devices}")
+        if self.device_thousandths < 1000 and (self.devices != 1 or self.device_numbers):
+            raise ValueError("device_thousandths: a unit with part of a device has `devices: 1`, not by number")
         if any(not parse_cpus(text) for text in self.core_numbers):
             raise ValueError("core_numbers: a list of cores is empty")
 

@@ -6,6 +6,7 @@ that fit no unit, and wanted units that are missing, are reported.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -52,6 +53,8 @@ class Unit:
     cpu_milli: int
     memory_bytes: int = 0
     devices: tuple[int, ...] = ()
+    device_milli: int = MILLI
+    """Thousandths of each of its devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class Division:
     spare_cores: tuple[int, ...]
     spare_memory_bytes: int | None
     spare_devices: tuple[int, ...]
+    """Devices of which no unit has a part."""
     problems: tuple[str, ...] = ()
 
     def of(self, name: str) -> UnitsOfType | None:
@@ -103,6 +107,8 @@ class _Left:
     cpu_milli: int
     memory_bytes: int | None
     devices: list[FoundDevice]
+    used_milli: Counter[int]
+    """Thousandths of devices that units have."""
 
     def take(self, settings: UnitSettings, cores: Sequence[int] | None, devices: Sequence[int] | None) -> Unit | str:
         """Take a unit out of it, or return why that is impossible."""
@@ -124,24 +130,35 @@ class _Left:
         self.cpu_milli -= milli
         if self.memory_bytes is not None:
             self.memory_bytes -= settings.memory_bytes
-        self.devices = [device for device in self.devices if device.number not in chosen_devices]
-        return Unit(tuple(chosen), milli, settings.memory_bytes, chosen_devices)
+        self.used_milli.update(dict.fromkeys(chosen_devices, settings.device_thousandths))
+        return Unit(tuple(chosen), milli, settings.memory_bytes, chosen_devices, settings.device_thousandths)
 
     def _devices(self, settings: UnitSettings, numbers: Sequence[int] | None) -> tuple[int, ...] | str:
-        left = {device.number for device in self.devices}
+        free = {device.number for device in self.devices if not self.used_milli[device.number]}
         if numbers is not None:
-            missing = next((number for number in numbers if number not in left), None)
+            missing = next((number for number in numbers if number not in free), None)
             return tuple(numbers) if missing is None else f"device {missing} does not exist"
-        fitting = [device.number for device in self.devices if device.kind is settings.device_kind]
+        part = settings.device_thousandths
+        fitting = [
+            device.number
+            for device in self.devices
+            if device.kind is settings.device_kind
+            and (not settings.device_models or device.model in settings.device_models)
+            and self.used_milli[device.number] + part <= MILLI
+        ]
         if len(fitting) < settings.devices:
-            return f"needs {settings.devices} devices ({settings.device_kind.value}), {len(fitting)} left"
+            models = " or ".join((settings.device_kind.value, *settings.device_models)[bool(settings.device_models) :])
+            amount = f"{settings.devices} devices" if part == MILLI else f"{part} thousandths of a device"
+            return f"needs {amount} ({models}), {len(fitting)} left"
+        # Parts come from devices in use already, so that whole ones stay whole.
+        fitting.sort(key=lambda number: -self.used_milli[number])
         return tuple(fitting[: settings.devices])
 
 
 def divide(machine: Found, settings: Sequence[UnitSettings]) -> Division:
     """Return units of each type; raise CentreError if two units claim one core or device by number."""
     _check_numbers(settings)
-    left = _Left(sorted(machine.cores), machine.cpu_milli, machine.memory_bytes, list(machine.devices))
+    left = _Left(sorted(machine.cores), machine.cpu_milli, machine.memory_bytes, list(machine.devices), Counter())
     made: dict[str, list[Unit]] = {each.name: [] for each in settings}
     problems: list[str] = []
     # Numbered ones come first: others would take their cores.
@@ -149,7 +166,11 @@ def divide(machine: Found, settings: Sequence[UnitSettings]) -> Division:
         problems += _make(each, left, made[each.name])
     types = tuple(UnitsOfType(each.name, tuple(made[each.name]), _request(each, machine)) for each in settings)
     return Division(
-        types, tuple(left.cores), left.memory_bytes, tuple(device.number for device in left.devices), tuple(problems)
+        types,
+        tuple(left.cores),
+        left.memory_bytes,
+        tuple(device.number for device in left.devices if not left.used_milli[device.number]),
+        tuple(problems),
     )
 
 
@@ -183,7 +204,8 @@ def _request(settings: UnitSettings, machine: Found) -> Request:
         count = len(settings.device_numbers[0])
         first = kinds.get(settings.device_numbers[0][0])
         kind = kind if first is None else first.kind
-    need = (DeviceNeed(kind=kind, count=count),) if count else ()
+    part, models = settings.device_thousandths, settings.device_models
+    need = (DeviceNeed(kind=kind, count=count, thousandths=part, models=models),) if count else ()
     return Request(cpu_milli=milli, memory_bytes=settings.memory_bytes, devices=need)
 
 

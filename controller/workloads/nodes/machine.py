@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec.structs import replace
 
 from collectors.devices.discovery import discover
 from collectors.devices.interfaces import interface_rates, read_interfaces
 from collectors.devices.nvml import Nvml
 from collectors.devices.root import Root
 from collectors.devices.sampling import Sampler
-from collectors.devices.values import DeviceSample, InterfaceRates, InterfaceSample
+from collectors.devices.values import DeviceSample, FoundDevice, InterfaceRates, InterfaceSample
 from controller.apiserver.agents.access import namespace_of
 from controller.apiserver.resources.hardware import Hardware, Load
 from controller.apiserver.resources.node import DeviceLoad, HostLink
@@ -20,20 +22,24 @@ from controller.cluster.hardware.nodes import node_of, node_of_machine
 from controller.cluster.hardware.values import Node as NodeValue
 from controller.workloads.nodes.deciding.idle import DeviceActivity
 from controller.workloads.nodes.errors import NodeError
+from controller.workloads.nodes.numbering import NumberedDevice, numbered
 from controller.workloads.nodes.settings import NodeSettings
 from dataplane.clock import Clock
 from dataplane.errors import FabricError
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import DeviceKind, Topology
 
-_MACHINE: Final = Root(Path("/"))
+_NOT_FOUND: Final = "it was not found when the manager started"
+MACHINE: Final = Root(Path("/"))
+"""The files of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
     """Hardware of a node. `addresses` are those of devices by number; empty if the hardware is the topology's.
 
-    `notes` say what could not be found out and why.
+    `handles` are NVIDIA's names of devices by number, where numbers do not mean the same to its library: some are parts
+    of a divided device (MIG), or gone. `notes` say what could not be found out and why.
     """
 
     hardware: Hardware
@@ -41,23 +47,39 @@ class Machine:
     addresses: tuple[str, ...] = ()
     link_rate_bps: int | None = None
     notes: tuple[str, ...] = ()
+    handles: Mapping[int, str] = field(default_factory=dict)
+    gone: Mapping[int, str] = field(default_factory=dict)
+    """Devices of an earlier manager that were not found, with the reason."""
+
+    def hardware_without(self, gone: Collection[int]) -> Hardware:
+        """Return the hardware with these devices marked as gone; they keep their numbers."""
+        if not gone:
+            return self.hardware
+        devices = tuple(replace(device, gone=device.number in gone) for device in self.hardware.devices)
+        return replace(self.hardware, devices=devices)
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Load of a node; `rates` are those of its network device in its network namespace.
 
-    `activities` are the uses of devices by their numbers.
+    `activities` are the uses of devices by their numbers, `gone` the reasons why some are not there any more.
     """
 
     load: Load | None = None
     devices: tuple[DeviceLoad, ...] = ()
     rates: InterfaceRates | None = None
     activities: Mapping[int, DeviceActivity] = field(default_factory=dict)
+    gone: Mapping[int, str] = field(default_factory=dict)
 
 
-def machine_of(settings: NodeSettings, nvml: Nvml | str) -> Machine:
-    """Return a node's hardware; raise NodeError for a host missing from the topology."""
+def machine_of(
+    settings: NodeSettings, nvml: Nvml | str, root: Root = MACHINE, *, folder: Path | None = None
+) -> Machine:
+    """Return a node's hardware, with the devices' numbers in `folder`.
+
+    Raise NodeError for a host missing from the topology, and for an unreadable file of numbers.
+    """
     rate_bps = None
     if settings.topology is not None:
         topology = load_topology(settings.topology)
@@ -68,10 +90,27 @@ def machine_of(settings: NodeSettings, nvml: Nvml | str) -> Machine:
         if host.cores or host.memory or host.devices:
             value: NodeValue = node_of(host, settings.labels)
             return Machine(Hardware.of(value), is_stated=True, link_rate_bps=rate_bps)
-    discovered = discover(Root(Path("/")), nvml)
-    addresses = tuple(device.address for device in discovered.devices)
-    hardware = Hardware.of(node_of_machine(settings.node, discovered))
-    return Machine(hardware, is_stated=False, addresses=addresses, link_rate_bps=rate_bps, notes=discovered.notes)
+    discovered = discover(root, nvml)
+    found = Hardware.of(node_of_machine(settings.node, discovered))
+    pairs = zip(discovered.devices, found.devices, strict=True)
+    devices = numbered([NumberedDevice(each.address, device) for each, device in pairs], folder)
+    return Machine(
+        replace(found, devices=tuple(each.device for each in devices)),
+        is_stated=False,
+        addresses=tuple(each.address for each in devices),
+        link_rate_bps=rate_bps,
+        notes=discovered.notes,
+        handles=_handles(discovered.devices, devices),
+        gone={each.device.number: f"{each.address}: {_NOT_FOUND}" for each in devices if each.device.gone},
+    )
+
+
+def _handles(found: Sequence[FoundDevice], devices: Sequence[NumberedDevice]) -> Mapping[int, str]:
+    are_in_order = [device.address for device in found] == [each.address for each in devices]
+    if are_in_order and not any(device.part_of for device in found):
+        return {}  # numbers mean the same to its library
+    uuids = {device.address: device.uuid for device in found}
+    return {each.device.number: uuid for each in devices if (uuid := uuids.get(each.address, ""))}
 
 
 class Gauges:
@@ -88,7 +127,7 @@ class Gauges:
         nvml: Nvml | str,
         *,
         cgroup: str = "",
-        root: Root = _MACHINE,
+        root: Root = MACHINE,
     ) -> None:
         self._settings, self._machine, self._clock = settings, machine, clock
         self._cgroup, self._root = cgroup, root
@@ -107,7 +146,14 @@ class Gauges:
         busy = None if host.cpu_busy is None else min(max(host.cpu_busy, 0.0), 1.0)
         samples = self._samples()
         activities = {number: self._activity(sample) for number, sample in samples.items()}
-        return Figures(Load(busy=busy, memory_free_bytes=free), self._devices(samples), self._rates(), activities)
+        load = Load(busy=busy, memory_free_bytes=free)
+        return Figures(load, self._devices(samples), self._rates(), activities, self._gone())
+
+    def _gone(self) -> Mapping[int, str]:
+        addresses = {address: number for number, address in enumerate(self._machine.addresses)}
+        gone = ((addresses.get(address), address, reason) for address, reason in self._sampler.gone.items())
+        lost = {number: f"{address}: {reason}" for number, address, reason in gone if number is not None}
+        return {**self._machine.gone, **lost}
 
     def _activity(self, sample: DeviceSample) -> DeviceActivity:
         pods, others = dict[str, float](), 0.0
@@ -130,8 +176,9 @@ class Gauges:
     def _samples(self) -> Mapping[int, DeviceSample]:
         """Return samples of devices with known numbers: those found here."""
         samples = {sample.address: sample for sample in self._sampler.devices()} if self._machine.addresses else {}
-        numbered = ((number, samples.get(address)) for number, address in enumerate(self._machine.addresses))
-        return {number: sample for number, sample in numbered if sample is not None}
+        gone = self._sampler.gone
+        by_number = ((number, samples.get(address)) for number, address in enumerate(self._machine.addresses))
+        return {number: sample for number, sample in by_number if sample is not None and sample.address not in gone}
 
     def _devices(self, samples: Mapping[int, DeviceSample]) -> tuple[DeviceLoad, ...]:
         loads = []

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from collectors.devices.nvml import open_nvml
+from collectors.devices.root import Root
 from controller.apiserver.agents.access import api_place, namespace_of
 from controller.apiserver.agents.reporting import TRIES
 from controller.apiserver.agents.server_clock import boot_time_ns
 from controller.apiserver.client import ApiClient
 from controller.workloads.nodes.deciding.orders import Place as ContainerPlace
 from controller.workloads.nodes.lease import LeaseKeeper
-from controller.workloads.nodes.machine import Gauges, Machine, by_number, machine_of
+from controller.workloads.nodes.machine import MACHINE, Gauges, Machine, by_number, machine_of
 from controller.workloads.nodes.runtimes.base import Runtime
 from controller.workloads.nodes.runtimes.errors import RuntimeTimeoutError
 from controller.workloads.nodes.runtimes.settings import make_runtime
@@ -41,17 +42,18 @@ async def serve(
     *,
     on_ready: Callable[[str], None] | None = None,
     runtime: Runtime | None = None,
+    root: Root = MACHINE,
 ) -> None:
     """Manage until `stop` is set; raise MillraceError for invalid settings.
 
     The API server may start later; the runtime must be up: by default the one in the settings. `on_ready` gets one
-    line.
+    line. `root` has the files that describe the machine.
     """
     folder = NodeFolder(Path(settings.state).absolute(), settings.node)
     async with AsyncExitStack() as stack:
         stack.enter_context(folder.held())
         nvml = stack.enter_context(open_nvml())
-        machine = machine_of(settings, nvml)
+        machine = machine_of(settings, nvml, root, folder=folder.path)
         place = _place(settings, machine, folder.identity())
         client = await stack.enter_async_context(ApiClient(api_place(settings.api, settings.token_file), tries=TRIES))
         feeding = asyncio.create_task(feed_watchdog(), name="watchdog")
@@ -68,7 +70,7 @@ async def serve(
             settings=settings,
             machine=machine,
             place=place,
-            gauges=Gauges(settings, machine, MonotonicClock(), nvml, cgroup=place.cgroup),
+            gauges=Gauges(settings, machine, MonotonicClock(), nvml, cgroup=place.cgroup, root=root),
             runtime_version=version,
             now_ns=boot_time_ns,
         )
@@ -117,6 +119,7 @@ def _place(settings: NodeSettings, machine: Machine, identity: str) -> Container
         settings.devices,
         by_number(settings.devices, machine.hardware),
         is_stated=machine.is_stated,
+        handles=machine.handles,
         limits=settings.limits.of(sum(medium.capacity_bytes for medium in machine.hardware.memory)),
     )
 

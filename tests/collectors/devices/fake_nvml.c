@@ -10,9 +10,16 @@ typedef struct { unsigned pid; unsigned long long time_us; unsigned sm, memory, 
 
 typedef struct { unsigned id, p2p, slices, count, processors, copiers, decoders, encoders, jpeg, ofa; unsigned long long mb; } profile;
 typedef struct { unsigned id, slices, count, processors, copiers, decoders, encoders, jpeg, ofa; } part_profile;
+typedef struct { unsigned processors, copiers, decoders, encoders, jpeg, ofa, slices, compute_slices; unsigned long long mb; } attributes;
 
 enum { OK = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, LOST = 15, IN_USE = 19, NO_RESOURCES = 23 };
 static int first, third;
+static struct { int is_there, has_part; } instances[3] = {{1, 1}};
+/* The third one is divided: up to three instances of two slices, of which the first is in use. */
+static int place_of(const void *device) {
+    for (int place = 0; place < 3; place++) if (device == &instances[place]) return place;
+    return -1;
+}
 
 static int answer(const void *device, int code) { return device == &first ? OK : code; }
 
@@ -32,11 +39,14 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
 }
 int nvmlDeviceGetName(void *device, char *name, unsigned length) { (void)device; snprintf(name, length, "Fake A1"); return OK; }
 int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length) {
-    snprintf(uuid, length, device == &first ? "GPU-1" : "GPU-3");
+    int place = place_of(device);
+    if (place >= 0) snprintf(uuid, length, "MIG-3%d", place);
+    else snprintf(uuid, length, device == &first ? "GPU-1" : "GPU-3");
     return OK;
 }
 int nvmlDeviceGetMemoryInfo(void *device, memory_info *info) {
     info->total = 16ULL << 30; info->used = 4ULL << 30; info->free = 12ULL << 30;
+    if (place_of(device) >= 0) { info->total = 5ULL << 30; info->used = 1ULL << 30; return OK; }
     return answer(device, NOT_SUPPORTED);
 }
 int nvmlDeviceGetPciInfo_v3(void *device, pci_info *info) {
@@ -84,6 +94,41 @@ int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending) {
     return device == &first ? NOT_SUPPORTED : OK;
 }
 
+/* Instances as devices: FAKE_NVML_INSTANCES says how many there are from the start, one otherwise. */
+int nvmlDeviceGetMaxMigDeviceCount(void *device, unsigned *count) {
+    const char *made = getenv("FAKE_NVML_INSTANCES");
+    for (int place = 0; made && place < 3; place++) instances[place].is_there = instances[place].has_part = place < atoi(made);
+    *count = 7;
+    return device == &third ? OK : NOT_SUPPORTED;
+}
+int nvmlDeviceGetMigDeviceHandleByIndex(void *device, unsigned index, void **instance) {
+    if (device != &third || index >= 3 || !instances[index].is_there) return NOT_FOUND;
+    *instance = &instances[index];
+    return OK;
+}
+int nvmlDeviceGetGpuInstanceId(void *instance, unsigned *id) { *id = 7 + (unsigned)place_of(instance); return OK; }
+int nvmlDeviceGetComputeInstanceId(void *instance, unsigned *id) { (void)instance; *id = 0; return OK; }
+int nvmlDeviceGetAttributes_v2(void *instance, attributes *info) {
+    memset(info, 0, sizeof *info);
+    info->slices = info->compute_slices = 2; info->mb = 5120;
+    return place_of(instance) >= 0 ? OK : NOT_SUPPORTED;
+}
+
+/* The first one's cap of power in milliwatts, which FAKE_NVML_LOCK tells, too. */
+static unsigned cap = 250000;
+int nvmlDeviceGetPowerManagementLimitConstraints(void *device, unsigned *low, unsigned *high) {
+    *low = 100000; *high = 300000;
+    return answer(device, NOT_SUPPORTED);
+}
+int nvmlDeviceGetPowerManagementLimit(void *device, unsigned *limit) { *limit = cap; return answer(device, LOST); }
+static int tell(const char *what, unsigned low, unsigned high);
+int nvmlDeviceSetPowerManagementLimit(void *device, unsigned limit) {
+    int told = tell("power", limit, 0);
+    (void)device;
+    if (told == OK) cap = limit;
+    return told;
+}
+
 /* The first one's clocks, and the lock that was set: FAKE_NVML_LOCK names a file that tells it. */
 int nvmlDeviceGetHandleByPciBusId_v2(const char *address, void **device) {
     *device = strcmp(address, "0000:c1:00.0") == 0 ? (void *)&first : (void *)&third;
@@ -114,8 +159,6 @@ static int tell(const char *what, unsigned low, unsigned high) {
 int nvmlDeviceSetGpuLockedClocks(void *device, unsigned low, unsigned high) { (void)device; return tell("lock", low, high); }
 int nvmlDeviceResetGpuLockedClocks(void *device) { (void)device; return tell("reset", 0, 0); }
 
-/* The third one is divided: up to three instances of two slices, of which the first is in use. */
-static struct { int is_there, has_part; } instances[3] = {{1, 1}};
 int nvmlDeviceGetGpuInstanceProfileInfo(void *device, unsigned number, profile *info) {
     memset(info, 0, sizeof *info);
     info->id = 14; info->slices = 2; info->count = 3;

@@ -57,17 +57,44 @@ def test_devices_and_notes(answer: Any) -> None:
         "driver": "nvidia",
         "numa_node": None,
         "uuid": "GPU-1",
+        "part_of": "",
     }
-    assert (third["device"]["memory_bytes"], third["device"]["rates"]) == (None, [])
-    assert third["device"]["bus"] == {"kind": "pcie", "bytes_per_s": None}
-    assert notes == [
-        "NVML: device 1: GPU is lost",
-        "NVML: device 2 is partitioned (MIG): its instances are not listed individually",
-    ]
+    assert notes == ["NVML: device 1: GPU is lost"]
+    assert third == {
+        "device": {
+            "kind": "gpu",
+            "count": 1,
+            "model": "Fake A1 MIG 2g.5gb",
+            "memory_bytes": 5 << 30,
+            "bus": {"kind": "pcie", "bytes_per_s": None},
+            "rates": [],
+        },
+        "address": "0000:c2:00.0/7/0",
+        "driver": "nvidia",
+        "numa_node": None,
+        "uuid": "MIG-30",
+        "part_of": "0000:c2:00.0",
+    }
+
+
+def test_item_5_instances_of_a_divided_device_are_devices(tmp_path: Path) -> None:
+    environment = environment_with_library(tmp_path)
+    two, _, samples = output_of(environment | {"FAKE_NVML_INSTANCES": "2"})
+    assert [device["uuid"] for device in two] == ["GPU-1", "MIG-30", "MIG-31"]
+    part = samples[-1]
+    assert (part["address"], part["memory_used_bytes"], part["memory_total_bytes"]) == (
+        "0000:c2:00.0/8/0",
+        1 << 30,
+        5 << 30,
+    )
+    assert part["missing"]["utilisation"] == "NVML: not measured for an instance of a divided device"
+    none, notes, _ = output_of(environment | {"FAKE_NVML_INSTANCES": "0"})
+    assert [device["uuid"] for device in none] == ["GPU-1"]
+    assert notes[1:] == ["NVML: device 2 is divided (MIG), but has no instance that a program could use"]
 
 
 def test_samples(answer: Any) -> None:
-    first, second, third = answer[2]
+    first, second, third, part = answer[2]
     assert first == {
         "time_ns": 7,
         "address": "0000:c1:00.0",
@@ -89,6 +116,7 @@ def test_samples(answer: Any) -> None:
     assert (third["utilisation"], third["clock_hz"]) == (None, 1_200_000_000)
     assert third["missing"]["memory_total_bytes"] == "NVML: Not Supported"
     assert third["missing"]["pcie_link_bytes_per_s"] == "NVML: Not Supported"
+    assert part["address"] == "0000:c2:00.0/7/0"
 
 
 def test_no_driver(tmp_path: Path) -> None:
@@ -98,6 +126,30 @@ def test_no_driver(tmp_path: Path) -> None:
         output_of(os.environ | {"LD_LIBRARY_PATH": str(tmp_path)})
         == "NVML: libnvidia-ml.so.1, part of NVIDIA's driver, is not installed"
     )
+
+
+GONE = """
+import os
+from pathlib import Path
+from collectors.devices.nvml import open_nvml
+from collectors.devices.root import Root
+from collectors.devices.sampling import Sampler
+from dataplane.clock import VirtualClock
+with open_nvml() as nvml:
+    sampler = Sampler(Root(Path("/no/such/root")), VirtualClock(), nvml)
+    for count, lost in (("2", ""), ("1", ""), ("1", "1"), ("2", "")):
+        os.environ |= {"FAKE_NVML_INSTANCES": count, "FAKE_NVML_LOST": lost}
+        sampler.devices()
+        print(dict(sampler.gone))
+"""
+
+
+def test_an_instance_that_disappears_is_gone_until_it_is_back(tmp_path: Path) -> None:
+    """A driver that does not answer at all changes nothing."""
+    environment = environment_with_library(tmp_path)
+    done = subprocess.run([sys.executable, "-c", GONE], env=environment, capture_output=True, text=True, check=True)
+    gone = "{'0000:c2:00.0/8/0': 'NVML does not list it any more'}"
+    assert done.stdout.splitlines() == ["{}", gone, gone, "{}"]
 
 
 LOST = """

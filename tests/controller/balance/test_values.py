@@ -7,7 +7,7 @@ import math
 import pytest
 
 from controller.balance.errors import BalanceError, GainsError, SampleError
-from controller.balance.values import Change, Form, Gains, Precision, Sample
+from controller.balance.values import STEPS, Change, Form, Gains, Sample
 from controller.common.errors import ControllerError
 
 
@@ -48,7 +48,7 @@ def test_a_form_has_the_terms_of_its_name(form: Form, acting: tuple[float, float
 
 
 def test_steps_of_precision_are_in_the_specified_order() -> None:
-    assert [str(step) for step in Precision] == ["int4", "int8", "int16", "int32", "fp16", "fp32", "fp64"]
+    assert [str(step) for step in STEPS] == ["int4", "int8", "int16", "int32", "fp16", "fp32", "fp64"]
 
 
 def test_a_change_of_nothing_keeps() -> None:

@@ -101,6 +101,8 @@ def together(holdings: Sequence[UnitHolding]) -> tuple[DeviceShare, ...]:
 
 
 def _is_meant(spec: UnitPoolSpec, device: values.Device) -> bool:
+    if device.gone:
+        return False
     if spec.devices:
         return device.number in spec.devices
     return device.kind is spec.device_kind and spec.model in {"", device.model}

@@ -22,7 +22,7 @@ _LEVER_COLUMNS: Final = ("lever", "kind", "at", "low", "high", "note")
 
 
 def levers(form: FormatOption = Format.TABLE) -> None:
-    """Show what this machine can move: quota and clock of its CPUs, clocks and instances of NVIDIA's devices."""
+    """Show what this machine can move: quota, clock and power of its CPUs; clocks, power and instances of devices."""
     from collectors.devices.nvml import open_nvml  # noqa: PLC0415
     from collectors.devices.root import Root  # noqa: PLC0415
     from controller.balance.running.finding import Host  # noqa: PLC0415
@@ -48,22 +48,32 @@ def _lever_rows(host: Host) -> Iterator[Cells]:
             note = f"{steps}{standing.why_not or 'settable where settings have set: true'}"
             yield lever.name, lever.kind.value, round(standing.value, 3), low, high, note
     if isinstance(host.nvml, str):
-        yield "clocks and instances of GPUs", "", None, None, None, f"unavailable: {host.nvml}"
+        yield "clocks, power and instances of NVIDIA GPUs", "", None, None, None, f"unavailable: {host.nvml}"
 
 
 def _candidates(host: Host) -> Iterator[Callable[[], Lever]]:
     from functools import partial  # noqa: PLC0415
 
+    from collectors.devices.pci import read_pci_devices  # noqa: PLC0415
     from controller.balance.levers.clocks import CpuClocks  # noqa: PLC0415
-    from controller.balance.levers.nvidia import GpuClocks, GpuInstances  # noqa: PLC0415
+    from controller.balance.levers.making import IN_SYSFS, device_cap, gpu_clocks  # noqa: PLC0415
+    from controller.balance.levers.nvidia import GpuInstances  # noqa: PLC0415
+    from controller.balance.levers.power import packages, zone_power  # noqa: PLC0415
     from controller.balance.levers.quota import CpuQuota  # noqa: PLC0415
 
     yield partial(CpuQuota, _own_group(host), 10, may_set=True, root=host.root)
     yield partial(CpuClocks, may_set=True, root=host.root)
+    for zone in packages(host.root):
+        yield partial(zone_power, zone, host.root, may_set=True)
+    devices = () if isinstance(host.nvml, str) else host.nvml.devices()[0]
+    nvidia = tuple(dict.fromkeys(device.part_of or device.address for device in devices))
+    others = [device.address for device in read_pci_devices(host.root) if device.driver in IN_SYSFS]
+    for address in (*nvidia, *others):
+        yield partial(gpu_clocks, host.nvml, address, host.root, may_set=True)
+        yield partial(device_cap, host.nvml, address, host.root, low_w=None, may_set=True)
     if not isinstance(host.nvml, str):
-        for device in host.nvml.devices()[0]:
-            yield partial(GpuClocks, host.nvml, device.address, may_set=True)
-            yield partial(GpuInstances, host.nvml, device.address, 1, may_set=True)
+        for address in nvidia:
+            yield partial(GpuInstances, host.nvml, address, 1, may_set=True)
 
 
 def _own_group(host: Host) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from controller.balance.rules.learned import Learned
     from controller.balance.values import LeverKind
 
-_COLUMNS = ("interval", "precision_steps", "frequency_mhz", "sub_units")
+_COLUMNS = ("interval", "precision_steps", "frequency_mhz", "sub_units", "concurrency", "power_w")
 
 
 @slow("learning from the history")
@@ -35,15 +35,15 @@ def learn(  # noqa: PLR0917 - a command line's options
 ) -> None:
     """Show the effect of each lever's moves on the error in a unit's history, and the resulting interval table."""
     from controller.balance.rules.history import read_history  # noqa: PLC0415
-    from controller.balance.rules.learned import Learning  # noqa: PLC0415
+    from controller.balance.rules.learned import LEARNED, Learning  # noqa: PLC0415
     from controller.balance.rules.learned import learn as learned_from  # noqa: PLC0415
-    from controller.balance.rules.limits import ORDER  # noqa: PLC0415
 
-    levers = tuple(_lever(word) for word in lever) if lever else ORDER
+    levers = tuple(_lever(word) for word in lever) if lever else LEARNED
     learned = learned_from(read_history(history, unit), Learning(levers=levers, share=share))
     _print_learned(learned, form)
     rows: list[Cells] = [
-        (row.interval, row.precision_steps, row.frequency_mhz, row.sub_units) for row in learned.table().rows
+        (row.interval, row.precision_steps, row.frequency_mhz, row.sub_units, row.concurrency, row.power_w)
+        for row in learned.table().rows
     ]
     show(_COLUMNS, rows, form)
     if write is not None:

@@ -51,6 +51,9 @@ def set_pool(  # noqa: PLR0917 - a command line's options
         typer.Option("--settle", "--settle-s", parser=in_seconds(), help="Time from a move to valid reports."),
     ] = None,
     node: Annotated[str | None, typer.Option(help="With --create: node whose devices are the units.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="With --node: model of the devices, such as that of instances (MIG).")
+    ] = None,
     thousandths: Annotated[int | None, typer.Option(min=1, max=1000, help="Share of a device in a unit.")] = None,
     address: Address = None,
 ) -> None:
@@ -59,7 +62,7 @@ def set_pool(  # noqa: PLR0917 - a command line's options
     control = {"form": form, "kp": kp, "ki": ki, "kd": kd, "scheme": scheme}
     control |= {"rule": rule, "dead_band": dead_band, "settle_s": settle_s, "asks_from_load": asks_from_load}
     control |= {"frees_to_load": frees_to_load}
-    where = {"node": node, "unit_thousandths": thousandths}
+    where = {"node": node, "model": model, "unit_thousandths": thousandths}
     wanted_control = {key: value for key, value in control.items() if value is not None}
     with client_of(address) as client:
         from controller.apiserver.resources import UnitPool  # noqa: PLC0415

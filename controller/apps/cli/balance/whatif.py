@@ -21,7 +21,7 @@ _COLUMNS = (
 )
 _STEPS = (
     *("time_s", "unit", "bus", "load", "output", "precision", "frequency_mhz", "sub_units"),
-    *("work_tera", "energy_j"),
+    *("concurrency", "work_tera", "energy_j"),
 )
 
 
@@ -88,7 +88,7 @@ def _write(path: Path, trajectories: tuple[Trajectory, ...]) -> None:
             for trajectory in trajectories:
                 for step, record in enumerate(trajectory.records()):
                     sample, state = record.sample, record.state
-                    levers = (str(state.precision), state.frequency_mhz, state.sub_units)
+                    levers = (str(state.precision), state.frequency_mhz, state.sub_units, state.concurrency)
                     done = (float(trajectory.work_tera[step]), float(trajectory.energy_j[step]))
                     reported = (sample.time_s, trajectory.name, sample.bus, sample.load, float(trajectory.output[step]))
                     out.writerow((*reported, *levers, *done))

@@ -26,6 +26,8 @@ from controller.workloads.nodes.runtimes.devices import HOOK_VARIABLES, DeviceUs
 from controller.workloads.nodes.runtimes.errors import OrderError
 from dataplane.topology.values import DeviceKind
 
+_INSTANCE: Final = "MIG-"
+"""Beginning of NVIDIA's names of instances."""
 PARENT: Final = "/millrace"
 """Parent of the nodes' control groups, each of which has one for each of its pods."""
 
@@ -45,9 +47,16 @@ class Place:
     devices: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     known: Mapping[int, DeviceKind] = field(default_factory=dict)
     is_stated: bool = False
+    handles: Mapping[int, str] = field(default_factory=dict)
+    """NVIDIA's names of its devices by number, where its library numbers them otherwise."""
     limits: PodLimits = field(default_factory=PodLimits)
     mps: Mps | str = "`mps` of the node's settings is off"
     """Service that enforces shares of NVIDIA's devices, or why there is none."""
+
+    @property
+    def instances(self) -> frozenset[int]:
+        """Parts of divided devices (MIG)."""
+        return frozenset(number for number, handle in self.handles.items() if handle.startswith(_INSTANCE))
 
     @property
     def cgroup(self) -> str:
@@ -74,7 +83,9 @@ def order_of(
     node's; limits over several containers together are not part of an order.
     """
     name, request = pod.metadata.name, pod.spec.request
-    shares = limits_of(pod.status.devices, place.devices, place.mps, is_stated=place.is_stated)
+    shares = limits_of(
+        pod.status.devices, place.devices, place.mps, is_stated=place.is_stated, instances=place.instances
+    )
     return ContainerOrder(
         # Names contain hyphens themselves: pod a-b with container c is not pod a with container b-c.
         name=f"millrace_{place.node}_{place.identity}_{name}_{container.name}",
@@ -142,7 +153,7 @@ def _use(place: Place, share: DeviceShare) -> DeviceUse:
     """Return a device as its vendor's library counts it: among those of its kind."""
     kind = place.known.get(share.number, DeviceKind.XPU)
     index = sum(1 for number, other in place.known.items() if other is kind and number < share.number)
-    return DeviceUse(kind, index, share.thousandths)
+    return DeviceUse(kind, index, share.thousandths, place.handles.get(share.number, ""))
 
 
 def _devices(place: Place, pod: Pod) -> tuple[str, ...]:

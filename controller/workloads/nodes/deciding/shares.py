@@ -6,7 +6,7 @@ It has one percentage for all devices of a client, and counts devices as the cli
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -17,6 +17,7 @@ from controller.cluster.hardware.requests import WHOLE
 
 _NVIDIA: Final = ("/dev/nvidia", "nvidia.com/")
 """Beginnings of the files and CDI names of NVIDIA's devices."""
+_OF_INSTANCE: Final = "the device is an instance of a divided one (MIG), which the service's daemon does not serve"
 _MIB: Final = 1 << 20
 _LIMITS: Final = tuple[DeviceLimit, ...]
 
@@ -39,15 +40,24 @@ class ShareLimits:
 
 
 def limits_of(
-    held: Sequence[DeviceShare], files: Mapping[int, tuple[str, ...]], mps: Mps | str, *, is_stated: bool
+    held: Sequence[DeviceShare],
+    files: Mapping[int, tuple[str, ...]],
+    mps: Mps | str,
+    *,
+    is_stated: bool,
+    instances: Set[int] = frozenset(),
 ) -> ShareLimits:
     """Return how the shares of devices that a pod holds are enforced; `mps` may be a reason why there is none.
 
-    `files` are those of devices by number; with `is_stated` the devices are a topology's.
+    `files` are those of devices by number; with `is_stated` the devices are a topology's. `instances` are parts of
+    divided devices (MIG).
     """
     shares = [share for share in held if share.thousandths < WHOLE]
     ours = [share for share in held if any(name.startswith(_NVIDIA) for name in files.get(share.number, ()))]
-    reasons = {share.number: _reason(share, ours, mps, is_stated=is_stated) for share in shares}
+    reasons = {
+        share.number: _OF_INSTANCE if share.number in instances else _reason(share, ours, mps, is_stated=is_stated)
+        for share in shares
+    }
     enforced = [share for share in shares if reasons[share.number] is None]
     limits = tuple(DeviceLimit(number=share.number, reason=reasons[share.number]) for share in shares)
     if not enforced or isinstance(mps, str):

@@ -22,6 +22,7 @@ _MEMORY_DEVICES: Final = frozenset({(1, 1), (1, 2), (1, 4), (1, 11)})
 """/dev/mem, /dev/kmem, /dev/port and /dev/kmsg: the machine itself."""
 HOOK_VARIABLES: Final = tuple(name for traits in DEVICE_TRAITS.values() for name in traits.hook_variables)
 """Variables through which hooks of container runtimes put devices into a container; `void`: none."""
+_OF_NVIDIA: Final = ("NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 _SHARE_VARIABLE: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 """Share to which CUDA's multi-process service limits clients, if that service runs on the machine."""
 _WHOLE: Final = 1000
@@ -41,11 +42,15 @@ class DeviceFile:
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """A device held by a pod: `index` counts the node's devices of its kind from 0, as its vendor's library does."""
+    """A device held by a pod: `index` counts the node's devices of its kind from 0, as its vendor's library does.
+
+    `handle` is NVIDIA's name of one that no number names, as of the parts of a divided device (MIG).
+    """
 
     kind: DeviceKind
     index: int
     share_milli: int = _WHOLE
+    handle: str = ""
 
 
 def is_cdi(name: str) -> bool:
@@ -73,6 +78,9 @@ def device_environment(uses: Sequence[DeviceUse]) -> dict[str, str]:
     for kind, traits in DEVICE_TRAITS.items():
         numbers = ",".join(str(use.index) for use in uses if use.kind is kind)
         variables.update(dict.fromkeys(traits.variables, numbers))
+    if any(use.handle for use in uses):
+        handles = ",".join(use.handle or str(use.index) for use in uses if use.kind is DeviceKind.GPU)
+        variables |= dict.fromkeys(_OF_NVIDIA, handles)
     variables |= {name: "void" for name in HOOK_VARIABLES if not variables[name]}
     shares = [use.share_milli for use in uses if use.kind is DeviceKind.GPU]
     if len(shares) == 1 and shares[0] < _WHOLE:

@@ -214,7 +214,7 @@ class Manager:
         return NodeStatus(
             ready=self.is_ready,
             reason=self.problem[:1024],
-            hardware=self._machine.hardware,
+            hardware=self._machine.hardware_without(usage.figures.gone),
             runtime=self._runtime_version,
             manager=self._driver.place.identity,
             signed_off=self._has_left,

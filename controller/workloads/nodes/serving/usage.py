@@ -61,6 +61,7 @@ class UsageReader:
         before = self._gauges.problem
         self.figures = await asyncio.to_thread(self._gauges.read)
         self._reads += 1
+        self._dismiss_from_gone()
         if self.problem and self.problem != before:
             LOGGER.warning("%s", self.problem)
         try:
@@ -86,14 +87,15 @@ class UsageReader:
     @property
     def notes(self) -> tuple[str, ...]:
         """Devices whose use is unknown, a line each."""
+        gone = tuple(f"device {number} is gone: {reason}" for number, reason in sorted(self.figures.gone.items()))
         # Some drivers only count busy time: their first reading yields nothing.
         if self._reads < _READS or not self._settings.idle.unknown_device_is_busy:
-            return ()
+            return gone
         known = {number for number, activity in self.figures.activities.items() if activity.total is not None}
-        return tuple(
+        return gone + tuple(
             f"device {number} does not report its use: pods that hold it never count as idle"
             for number in sorted(self._driver.place.known)
-            if self._is_real(number) and number not in known
+            if self._is_real(number) and number not in known and number not in self.figures.gone
         )
 
     def _is_real(self, number: int) -> bool:
@@ -149,6 +151,15 @@ class UsageReader:
         if request.memory_bytes:
             free = max(0, request.memory_bytes - sum(usage.memory_bytes or 0 for usage in used))
         return Load(busy=busy, memory_free_bytes=free)
+
+    def _dismiss_from_gone(self) -> None:
+        """Give back the pods that hold a device which is gone: they can run elsewhere."""
+        for pod in (self._driver.pods or {}).values() if self.figures.gone else ():
+            number = next((part.number for part in pod.status.devices if part.number in self.figures.gone), None)
+            if number is not None and self._driver.wanted_of(pod).going is None:
+                reason = f"device {number} of node {self._settings.node} is gone: {self.figures.gone[number]}"
+                LOGGER.warning("pod %s: %s", pod.metadata.name, reason)
+                self._driver.dismiss(pod, Phase.PENDING, reason)
 
     def _dismiss_idle(self, pods: Iterable[Pod], now_ns: int) -> None:
         pods = list(pods)

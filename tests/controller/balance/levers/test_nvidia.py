@@ -19,7 +19,7 @@ import json, sys
 from dataclasses import astuple
 from collectors.devices.nvml import open_nvml
 from controller.balance.errors import LeverError
-from controller.balance.levers.nvidia import GpuClocks, GpuInstances
+from controller.balance.levers.nvidia import GpuClocks, GpuInstances, GpuPower
 said = []
 def say(value): said.append(astuple(value))
 with open_nvml() as nvml:
@@ -112,9 +112,43 @@ def test_instances_are_made_and_removed_but_not_those_in_use(library: dict[str, 
     assert in_use == [0, -1, "NVML: the remaining instances are in use", False]
 
 
+def test_power_cap_moves_within_its_range_and_is_restored(library: dict[str, str], tmp_path: Path) -> None:
+    code = """
+    lever = GpuPower(nvml, "0000:c1:00.0", may_set=True)
+    say(lever.read())
+    say(lever.move(-100))
+    say(lever.move(-100))
+    lever.release()
+    say(lever.read())
+    """
+    lock = tmp_path / "lock"
+    standing, down, low, after = run_with(library, code, FAKE_NVML_LOCK=str(lock))
+    assert standing[:5] == [250, 100, 300, 1, True]
+    assert down == [-100, 0, "", False]
+    assert low == [-50, -50, "at its limit of 100", False]
+    assert after[0] == 250
+    assert lock.read_text().splitlines() == ["power 150000 0", "power 100000 0", "power 250000 0"]
+
+
+def test_power_cap_that_needs_root_cannot_move(library: dict[str, str]) -> None:
+    code = """
+    lever = GpuPower(nvml, "0000:c1:00.0", may_set=True)
+    say(lever.move(-100))
+    say(lever.read())
+    """
+    nothing, standing = run_with(library, code)
+    assert nothing == [0, -100, "NVML: Insufficient Permissions: only root may set limits of power", False]
+    assert standing[4] is False
+
+
 @pytest.mark.parametrize(
     ("code", "problem"),
     [
+        ('GpuPower(nvml, "0000:c2:00.0")', "lever power cap of 0000:c2:00.0: NVML: Not Supported"),
+        (
+            'GpuPower(nvml, "0000:c1:00.0", low_w=400)',
+            "lever power cap of 0000:c1:00.0: low_w is 400 W, above its highest cap of 300 W",
+        ),
         ('GpuInstances(nvml, "0000:c1:00.0", 2)', "lever instances of 0000:c1:00.0: NVML: Not Supported"),
         ('GpuInstances(nvml, "0000:c2:00.0", 5)', "lever instances of 0000:c2:00.0: no instance profile has 5 slices"),
         ('GpuClocks(nvml, "0000:c2:00.0")', "lever clock of 0000:c2:00.0: NVML: Not Supported"),

@@ -109,8 +109,8 @@ def test_no_learned_step_is_worth_more_than_four_times_the_speed() -> None:
     """However small a lever's observed effect."""
     little = Learned({kind: Effect(1e-3, 1e-5, 99) for kind in LeverKind}, {}, 0, UNIT, 99)
     table = little.table()
-    assert table.most == Change(6, 3000.0, 300)
-    assert table.change_at(0.8) == Change(6, -750.0, -75)
+    assert table.most == Change(6, 3000.0, 300, 3, 3.0)
+    assert table.change_at(0.8) == Change(6, -750.0, -75, -1, -1.0)
 
 
 def test_it_learns_from_the_record_of_a_loop() -> None:

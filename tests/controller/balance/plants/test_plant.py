@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,10 +12,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from controller.balance.errors import PlantError
-from controller.balance.plants import HEAVY, LIGHT, Application, Plant, PlantState, Power, rest_at
+from controller.balance.plants import HEAVY, LIGHT, Application, Member, Plant, PlantState, Power, rest_at, run
 from controller.balance.plants.formulas import bus_tops, compute_tops
+from controller.balance.plants.loads import constant
 from controller.balance.plants.power import UNITS_BY_FREQUENCY
-from controller.balance.values import Precision, Sample, UnitState
+from controller.balance.rules import IntervalRule, IntervalTable, Limits, Row
+from controller.balance.values import LeverKind, Precision, Sample, UnitState
 from dataplane.config import loads
 from dataplane.errors import ConfigError
 
@@ -172,3 +175,22 @@ def test_impossible_plant_step_is_an_error(unit: UnitState, tops: float, dt_s: f
 def test_settings_of_a_plant_that_cannot_be_are_refused(text: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         loads(text, Plant)
+
+
+def test_cores_idle_in_part_below_their_full_concurrency() -> None:
+    plant, unit = Plant(concurrency_full=4), UnitState(Precision.INT8, 1000.0, 10)
+    capacities = [plant.cores_can_tops(replace(unit, concurrency=concurrency)) for concurrency in (1, 2, 4, 8)]
+    assert capacities == [250.0, 500.0, 1000.0, 1000.0]
+
+
+def test_item_16_concurrency_follows_the_load_in_the_model() -> None:
+    """The table raises it until the cores are full, and no further than the error asks."""
+    rows = [("[-1, -0.1)", 1), ("[-0.1, 0.1]", 0), ("(0.1, 1]", -1)]
+    table = IntervalTable(rows=tuple(Row(interval=interval, concurrency=by) for interval, by in rows))
+    rule = IntervalRule(table=table, levers=(LeverKind.CONCURRENCY,))
+    plant = Plant(application=Application(ops_per_byte=200_000), concurrency_full=8)
+    start = UnitState(Precision.INT8, 1000.0, 100)
+    (found,) = run([Member("u", plant, start, constant(40, 100_000.0), rule, limits=Limits(concurrency_high=8))])
+    assert found.concurrency.tolist() == sorted(found.concurrency.tolist())
+    assert found.concurrency[-1] == 4  # four eighths of 10000 TOPS are what the bus can feed
+    assert abs(found.error[-1]) < 0.1

@@ -86,6 +86,16 @@ def test_precisions_are_those_that_application_and_limits_allow() -> None:
         (CLUSTERS.replace("sub_units: 100", "sub_units: 0"), ">= 1"),
         (CLUSTERS.replace("frequency_high_mhz: 1100, ", ""), "limits lack frequency_high_mhz"),
         (CLUSTERS.replace("frequency_high_mhz: 1100", "frequency_high_mhz: 900"), "starts at 1000 MHz, outside"),
+        (
+            CLUSTERS.replace("frequency_high_mhz: 1100", "frequency_high_mhz: 1100, power_high_w: 250"),
+            "limits: the model has no cap of power",
+        ),
+        (
+            CLUSTERS.replace(
+                "frequency_high_mhz: 1100", "frequency_high_mhz: 1100, concurrency_low: 2, concurrency_high: 4"
+            ),
+            "it starts at a concurrency of 1, outside its limits",
+        ),
         (CLUSTERS.replace("precisions: [int8]", "sub_units_low: 101"), "100 sub-units, outside its limits"),
         (CLUSTERS.replace("steps: 120", "steps: 120\nstep_s: .nan"), ">= 1e-06"),
         (

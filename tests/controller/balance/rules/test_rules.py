@@ -9,7 +9,16 @@ from fractions import Fraction
 import pytest
 
 from controller.balance.errors import RuleError
-from controller.balance.rules import IntervalRule, Limits, PlatformRule, hand_on, wanted_units
+from controller.balance.rules import (
+    ORDER,
+    IntervalRule,
+    IntervalTable,
+    Limits,
+    PlatformRule,
+    Row,
+    hand_on,
+    wanted_units,
+)
 from controller.balance.rules.capacity import stepped
 from controller.balance.values import Change, LeverKind, Precision, Sample, UnitState
 from dataplane.config import loads
@@ -152,6 +161,28 @@ def test_handed_on_change_is_bounded_by_the_largest_step() -> None:
     limits = Limits(sub_units_high=100)
     most = Change(2, 300, 4)
     assert hand_on(Change(sub_units=100), unit(), limits, most=most).change.frequency_mhz == 300
+
+
+def test_item_16_concurrency_and_power_take_what_units_lack() -> None:
+    limits = Limits(precisions=INT8_ONLY, sub_units_high=100, concurrency_high=4, power_low_w=100, power_high_w=250)
+    before = replace(unit(), concurrency=2, power_w=200.0)
+    made = hand_on(Change(sub_units=150), before, limits, order=(*ORDER[:2], LeverKind.POWER))
+    assert made.change == Change(concurrency=2, power_w=50.0)
+    assert made.left == pytest.approx(1.0)
+    own = IntervalRule(
+        table=IntervalTable(
+            rows=(
+                Row(interval="[-1, -0.1)", concurrency=1, power_w=20),
+                Row(interval="[-0.1, 0.1]"),
+                Row(interval="(0.1, 1]", concurrency=-1, power_w=-20),
+            )
+        )
+    )
+    assert own.change(0.5, Sample(1.0, 0.9, 0.1), before) == Change(concurrency=-1, power_w=-20)
+    with pytest.raises(ValueError, match="power_w makes cores faster where u is above 0"):
+        Row(interval="(0.1, 1]", power_w=20)
+    with pytest.raises(RuleError, match="a concurrency of 0 and 200 W has nothing to move"):
+        hand_on(Change(), replace(before, concurrency=0), limits)
 
 
 def test_order_of_levers_and_levers_outside_it() -> None:

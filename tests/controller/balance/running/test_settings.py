@@ -48,14 +48,14 @@ def test_impossible_settings_are_refused(more: str, problem: str) -> None:
 @pytest.mark.parametrize(
     ("bus", "problem"),
     [
-        ("{}", "exactly one of interface, telemetry, pcie needed, got none"),
+        ("{}", "exactly one of interface, telemetry, pcie, program needed, got none"),
         ("{pcie: '0000:c1:00.0', interface: {interface: e0}}", "got interface and pcie"),
         ("{pcie: 'c1:00.0'}", "bus.pcie: expected `str` matching regex"),
         ("{interface: {interface: lo, rate: 1 Gbit/s}}", "bus.interface: lo cannot be a bus: loopback has no link"),
         ("{interface: {interface: e0, rate: fast}}", "bus.interface: 'fast' is not a rate such as '10 Gbit/s'"),
     ],
 )
-def test_a_bus_is_one_of_three(bus: str, problem: str) -> None:
+def test_a_bus_is_one_of_its_kinds(bus: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         loads(LEAST.replace('{pcie: "0000:c1:00.0"}', bus), RunSettings)
     assert problem in str(caught.value)

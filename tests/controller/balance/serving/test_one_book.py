@@ -7,17 +7,24 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+from msgspec.structs import replace
+
 from controller.apiserver.client import ApiClient
 from controller.apiserver.registry.placements import Release, ReleaseRequest
+from controller.apiserver.registry.pools.shares import UnitShares, room_of, share
 from controller.apiserver.resources import Metadata, Node, Pod, UnitPool
-from controller.apiserver.resources.hardware import DeviceNeed, Hardware, Request
-from controller.apiserver.resources.node import NodeSpec, NodeStatus
+from controller.apiserver.resources.hardware import DeviceNeed, DeviceShare, Hardware, Request
+from controller.apiserver.resources.node import NodeSpec, NodeStatus, Share
 from controller.apiserver.resources.pod import Container, Phase, PodSpec
-from controller.apiserver.resources.unit_pool import Claim, HolderStatus, UnitPoolSpec
+from controller.apiserver.resources.unit_pool import Claim, HolderStatus, UnitHolding, UnitPoolSpec
 from controller.balance import process as balance
 from controller.balance.settings import BalanceSettings
+from controller.common.errors import StaleError
 from controller.scheduling import process as scheduler
 from controller.scheduling.settings import QueueSettings, SchedulerSettings
+from controller.workloads.centres.engines.containers.settings import ContainerUnit
+from controller.workloads.centres.engines.containers.units import room
 from controller.workloads.placement import process as placement
 from controller.workloads.placement.settings import PlacementSettings
 from dataplane.local.deadline import local_timeout
@@ -118,3 +125,46 @@ def test_pool_and_pods_never_hold_the_same_device(tmp_path: Path) -> None:
                 await act(served.client)
 
     asyncio.run(main())
+
+
+INSTANCE = "A100 MIG 1g.5gb"
+
+
+def units_of(model: str, thousandths: int = 1000) -> ContainerUnit:
+    """Return a unit type of a centre that runs containers."""
+    need = DeviceNeed(kind=DeviceKind.GPU, thousandths=thousandths, models=(model,))
+    return ContainerUnit(request=Request(devices=(need,)))
+
+
+def pool_of(name: str, model: str, units: int, thousandths: int = 1000) -> UnitPool:
+    spec = UnitPoolSpec(units=units, node="h1", model=model, unit_thousandths=thousandths, claims=(Claim(holder="i"),))
+    return UnitPool(metadata=Metadata(name=name), spec=spec)
+
+
+def test_item_17_instances_and_shares_are_in_one_book() -> None:
+    """A whole device in shares and two instances of another one, of pools, a pod and a centre."""
+    hardware = Hardware.of(node("h1", cores=4, gpus=("A100", INSTANCE, INSTANCE)))
+    held = Share(pod="p", uid="u", epoch=1, devices=(DeviceShare(number=0, thousandths=250),))
+    book = Node(metadata=Metadata(name="h1"), status=NodeStatus(ready=True, hardware=hardware), shares=(held,))
+    for pool, units in ((pool_of("instances", INSTANCE, 2), 1), (pool_of("quarters", "A100", 4, 250), 2)):
+        _, changed = share(pool, book, UnitShares(shares=(UnitHolding(holder="i", units=units),)), 1)
+        assert changed is not None
+        book = changed
+    check(book)
+    assert {each.pool: [part.number for part in each.devices] for each in book.pools} == {
+        "instances": [1],
+        "quarters": [0],
+    }
+    assert room(units_of(INSTANCE), book, others_of=()) == 1
+    assert room(units_of("A100", 250), book, others_of=()) == 1
+    with pytest.raises(StaleError, match="Node h1 has room for 1 units of pool more, not 2"):
+        share(pool_of("more", INSTANCE, 2), book, UnitShares(shares=(UnitHolding(holder="i", units=2),)), 1)
+
+
+def test_a_device_that_is_gone_gives_no_units() -> None:
+    hardware = Hardware.of(node("h1", cores=4, gpus=(INSTANCE, INSTANCE)))
+    devices = (replace(hardware.devices[0], gone=True), *hardware.devices[1:])
+    status = NodeStatus(ready=True, hardware=replace(hardware, devices=devices))
+    book = Node(metadata=Metadata(name="h1"), status=status)
+    assert room(units_of(INSTANCE), book) == 1
+    assert room_of(pool_of("instances", INSTANCE, 2), book).total == 1

@@ -205,7 +205,7 @@ def serves(node: Node, held: Shares, wanted: DeviceRequest) -> bool:
     able = [
         device.number
         for device in node.devices
-        if wanted.accepts(device.kind, device.model)
+        if wanted.accepts(device)
         and held.of(device.number).thousandths + wanted.thousandths <= WHOLE
         and held.of(device.number).memory_bytes + wanted.memory_bytes <= (device.memory_bytes or 0)
     ]

@@ -42,8 +42,7 @@ def ways(cluster: Cluster, name: str, request: Request) -> list[Shares]:
     serving = [
         device.number
         for device in node.devices
-        if wanted.accepts(device.kind, device.model)
-        and WHOLE - held.of(device.number).thousandths >= wanted.thousandths
+        if wanted.accepts(device) and WHOLE - held.of(device.number).thousandths >= wanted.thousandths
     ]
     sets = [serving[: wanted.count]] if wanted.thousandths == WHOLE else [[number] for number in serving]
     shares = []

@@ -31,7 +31,7 @@ from controller.workloads.centres.errors import CentreError
 from controller.workloads.centres.process import serve
 from controller.workloads.centres.settings import ControlGroups, TrialSettings, UnitSettings
 from controller.workloads.centres.trying import kernels
-from controller.workloads.centres.units import Found
+from controller.workloads.centres.units import Found, FoundDevice
 from dataplane.topology.values import DeviceKind
 from tests.controller.workloads.centres.centre_world import (
     CORE,
@@ -224,6 +224,35 @@ def test_probe_returns_one_sub_result_per_unit_count(tmp_path: Path) -> None:
             assert max(run.accuracies) <= 1e-9
 
     play_centre(tmp_path, act, trial=TRIAL)
+
+
+def test_item_5_parts_of_a_device_have_operators_and_scores(tmp_path: Path) -> None:
+    """A time slice and an instance are units of their own types, tried and probed each on its own."""
+    cores = tuple(sorted(os.sched_getaffinity(0)))[:2]
+    if len(cores) < 2:
+        pytest.skip("needs two CPUs")
+    kind = DeviceKind.XPU
+    whole, instance = FoundDevice(0, kind, "X", handle="x-0"), FoundDevice(1, kind, "X part", handle="part-1")
+    units = (
+        UnitSettings(name="slice", count=1, devices=1, device_kind=kind, device_models=("X",), device_thousandths=500),
+        UnitSettings(name="instance", devices=1, device_kind=kind, device_models=("X part",)),
+    )
+
+    async def act(world: CentreWorld) -> None:
+        name = await world.add_probe()
+        has = [Found(cores, 2000, devices=(whole, instance))]
+        async with world.agent(engine=local_engine(world, has)):
+            status = (await world.centre()).status
+            assert {unit.name: (unit.count, unit.operators) for unit in status.units} == {
+                "slice": (1, ("dot",)),
+                "instance": (1, ("dot",)),
+            }
+            assert [need.thousandths for unit in status.units for need in unit.unit.devices] == [500, 1000]
+            for unit in ("slice", "instance"):
+                result = await world.result_of(await world.run(f"on-{unit}", probe(name, units=(1,)), unit=unit))
+                assert (result.spec.unit, result.status.runs[0].outcome) == (unit, "succeeded")
+
+    play_centre(tmp_path, act, trial=TRIAL, units=units)
 
 
 def test_the_four_ways_of_choosing_the_unit(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,10 +18,11 @@ from controller.workloads.centres.engines.base import JOB_ENDED, JobMark, JobOrd
 from controller.workloads.centres.engines.local.engine import LocalEngine
 from controller.workloads.centres.errors import EngineError, OrderError
 from controller.workloads.centres.settings import ControlGroups, UnitSettings
-from controller.workloads.centres.units import Found
+from controller.workloads.centres.units import Found, FoundDevice
 from dataplane.cgroup_limits import remove_empty
 from dataplane.fabric.kernel import namespaces
 from dataplane.local.deadline import local_timeout
+from dataplane.topology.values import DeviceKind
 from tests.left_processes import processes_of_job
 from tests.sandboxes import local_settings
 from tests.waiting import finish_within, until
@@ -338,6 +339,49 @@ def test_vanished_units_are_reported_and_orders_for_them_refused(tmp_path: Path)
             await world.engine.submit(world.order("a", "/bin/true"))
 
     play(tmp_path, act)
+
+
+GPU = FoundDevice(0, DeviceKind.GPU, "A", 0, "GPU-0")
+
+
+@pytest.mark.skipif(len(CORES) < 2, reason="needs two CPUs")
+def test_item_5_jobs_share_a_device_by_time_slices(tmp_path: Path) -> None:
+    names = ("CUDA_VISIBLE_DEVICES", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+    script = f"import os; print(*(os.environ[name] for name in {names}))"
+    machine = Found(CORES[:2], 2000, devices=(GPU, replace(GPU, number=1, handle="GPU-1")))
+
+    async def act(world: World) -> None:
+        assert (await world.run("one", PYTHON, "-c", script)).phase is JobPhase.SUCCEEDED
+        assert (await world.run("two", PYTHON, "-c", script, units=2)).phase is JobPhase.SUCCEEDED
+        assert (world.text("one"), world.text("two")) == ("GPU-0 40\n", "GPU-0 80\n")
+        assert "parts of devices are admitted, and enforced only where CUDA's MPS serves the jobs" in world.engine.notes
+
+    units = (UnitSettings(name="core", devices=1, device_thousandths=400),)
+    play(tmp_path, act, machine, units=units)
+
+
+@pytest.mark.skipif(len(CORES) < 2, reason="needs two CPUs")
+def test_a_device_that_disappears_gives_no_job_anothers_device(tmp_path: Path) -> None:
+    """The second device becomes the first one by number, while a job runs on it."""
+    second = replace(GPU, number=1, handle="GPU-1")
+    machine = Found(CORES[:2], 2000, devices=(GPU, second))
+    units = (UnitSettings(name="core", devices=1),)
+
+    async def act(world: World) -> None:
+        first = await world.engine.submit(world.order("first", "sleep", "600"))
+        other = await world.engine.submit(world.order("other", "sleep", "600"))
+        await world.until(first, JobPhase.RUNNING)
+        await world.until(other, JobPhase.RUNNING)
+        world.found[0] = Found(CORES[:2], 2000, devices=(replace(second, number=0),))
+        await world.engine.resources()
+        assert f"job {first}: its device GPU-0 is gone" in world.engine.notes
+        await world.engine.cancel(first, 0)
+        third = await world.engine.submit(world.order("third", "sleep", "600"))
+        assert (await world.state(third)).phase is JobPhase.QUEUED  # GPU-1 is the other job's
+        await world.engine.cancel(other, 0)
+        await world.until(third, JobPhase.RUNNING)
+
+    play(tmp_path, act, machine, units=units)
 
 
 @pytest.mark.root

@@ -61,6 +61,42 @@ def test_devices_by_number_are_of_their_kind() -> None:
     assert made.spare_devices == (1,)
 
 
+def test_item_5_instances_and_time_slices_are_units() -> None:
+    whole, part = FoundDevice(0, DeviceKind.GPU, "A", 80 << 30, "GPU-0"), "A MIG 1g.10gb"
+    instances = [FoundDevice(number, DeviceKind.GPU, part, 10 << 30, f"MIG-{number}") for number in (1, 2)]
+    machine = Found(tuple(range(12)), 12_000, 100, (whole, *instances))
+    types = (
+        UnitSettings(name="instance", devices=1, device_models=(part,)),
+        UnitSettings(name="slice", devices=1, device_models=("A",), device_thousandths=300),
+    )
+    made = divide(machine, types)
+    assert {each.name: [unit.devices for unit in each.units] for each in made.types} == {
+        "instance": [(1,), (2,)],
+        "slice": [(0,), (0,), (0,)],
+    }
+    assert [each.unit_type().unit.devices for each in made.types] == [
+        (DeviceNeed(kind=DeviceKind.GPU, models=(part,)),),
+        (DeviceNeed(kind=DeviceKind.GPU, thousandths=300, models=("A",)),),
+    ]
+    assert made.notes == ("in no unit: 7 cores (5, 6, 7, 8, 9, 10, 11), 0.0 GiB of memory",)
+    three = divide(
+        machine, [UnitSettings(name="slice", count=4, devices=1, device_models=("A",), device_thousandths=300)]
+    )
+    assert three.problems == ("unit type slice: unit 4 of 4 is missing: needs 300 thousandths of a device (A), 0 left",)
+
+
+def test_parts_of_devices_fill_one_before_the_next() -> None:
+    types = (UnitSettings(name="half", count=2, devices=1, device_thousandths=500), UnitSettings(name="gpu", devices=1))
+    made = divide(MACHINE, types)
+    assert [[unit.devices for unit in each.units] for each in made.types] == [[(0,), (0,)], [(1,), (2,)]]
+
+
+def test_a_part_of_several_devices_or_by_number_is_refused() -> None:
+    for more in ("devices: 2", "devices: 1, device_numbers: [[0]]", "devices: 0"):
+        with pytest.raises(ConfigError, match="device_thousandths: a unit with part of a device has `devices: 1`, not"):
+            loads(f"{{name: u, {more}, device_thousandths: 500}}", UnitSettings)
+
+
 @pytest.mark.parametrize(
     ("machine", "unit", "problem"),
     [

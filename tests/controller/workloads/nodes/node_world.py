@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from collectors.devices.root import Root
 from controller.apiserver.client import ApiClient
 from controller.apiserver.registry.placements import Binding, BindingRequest
 from controller.apiserver.resources import Metadata, Node, Pod
@@ -17,6 +18,7 @@ from controller.apiserver.resources.hardware import DeviceShare
 from controller.apiserver.resources.node import NodeSpec
 from controller.apiserver.resources.pod import Container, Phase, PodSpec
 from controller.common.errors import NotFoundError
+from controller.workloads.nodes.machine import MACHINE
 from controller.workloads.nodes.process import serve
 from controller.workloads.nodes.runtimes.base import Runtime
 from controller.workloads.nodes.settings import NodeSettings, RestartSection
@@ -50,13 +52,18 @@ class World:
 
     @asynccontextmanager
     async def managing(
-        self, runtime: Runtime | None, settings: NodeSettings | None = None, *, ready: bool = True
+        self,
+        runtime: Runtime | None,
+        settings: NodeSettings | None = None,
+        *,
+        ready: bool = True,
+        root: Root = MACHINE,
     ) -> AsyncIterator[asyncio.Task[None]]:
         """Run a manager until the block ends, then stop it like a kill."""
         stop = asyncio.Event()
         wanted = settings or self.settings()
         before = await self.heartbeat_ns(wanted.node)
-        task = asyncio.create_task(serve(wanted, stop, runtime=runtime))
+        task = asyncio.create_task(serve(wanted, stop, runtime=runtime, root=root))
         try:
             if ready:
                 await self.until(lambda: self.is_ready(wanted.node, after_ns=before), task)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,12 +14,14 @@ from pathlib import Path
 import pytest
 from pyroute2 import IPRoute
 
+from collectors.devices.root import Root
 from controller.apiserver.agents.access import namespace_of
 from controller.workloads.nodes.errors import NodeError
 from controller.workloads.nodes.machine import Gauges, Machine, by_number, link_of, machine_of
 from controller.workloads.nodes.settings import NodeSettings
 from dataplane.clock import VirtualClock
 from dataplane.fabric.kernel import namespaces
+from tests.collectors.devices.machines import PCI, SERVER, SERVER_LINKS, pci
 from tests.collectors.devices.nvml_library import environment_with_library
 from tests.recorded import write_tree
 
@@ -64,6 +67,44 @@ def test_path_of_a_network_namespace() -> None:
     assert namespace_of("blue") == Path("/run/netns/blue")
     assert namespace_of("/proc/1/ns/net") == Path("/proc/1/ns/net")
     assert namespace_of("ab12cd:h1") == Path("/run/netns/mr-ab12cd-h1")
+
+
+def test_devices_keep_their_numbers_when_one_is_not_found(tmp_path: Path) -> None:
+    root, folder = Root(write_tree(tmp_path / "machine", SERVER, SERVER_LINKS)), tmp_path / "state"
+    folder.mkdir()
+    first = machine_of(settings(), "no NVML", root, folder=folder)
+    assert first.gone == {}
+    shutil.rmtree(root.path / PCI / "0000:41:00.0")
+    write_tree(root.path, pci("0000:21:00.0", "0x030200", "0x10de", "0x20b5"))
+    second = machine_of(settings(), "no NVML", root, folder=folder)
+    assert second.addresses == (*first.addresses, "0000:21:00.0")
+    assert [device.number for device in second.hardware.devices if device.gone] == [0]
+    assert second.gone == {0: "0000:41:00.0: it was not found when the manager started"}
+    (folder / "devices.json").write_text("[")
+    with pytest.raises(NodeError, match=r"devices\.json: .*: without it, devices are numbered anew"):
+        machine_of(settings(), "no NVML", root, folder=folder)
+
+
+INSTANCES = """
+import sys
+from pathlib import Path
+from collectors.devices.nvml import open_nvml
+from collectors.devices.root import Root
+from controller.workloads.nodes.machine import machine_of
+from controller.workloads.nodes.settings import NodeSettings
+with open_nvml() as nvml:
+    machine = machine_of(NodeSettings(node="h1", state="state"), nvml, Root(Path(sys.argv[1])))
+    print([device.model for device in machine.hardware.devices], dict(machine.handles))
+"""
+
+
+def test_item_17_instances_are_devices_with_handles(tmp_path: Path) -> None:
+    pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed (the extra nvml)")
+    command = [sys.executable, "-c", INSTANCES, str(write_tree(tmp_path / "root", {}, {}))]
+    environment = environment_with_library(tmp_path) | {"FAKE_NVML_INSTANCES": "2"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    part = "Fake A1 MIG 2g.5gb"
+    assert done.stdout == f"{['Fake A1', part, part]} { {0: 'GPU-1', 1: 'MIG-30', 2: 'MIG-31'} }\n"
 
 
 GAUGES = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -11,11 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 from collectors.devices.nvml import open_nvml
+from collectors.devices.root import Root
 from controller.apiserver.registry.placements import Release, ReleaseRequest
 from controller.apiserver.resources import Metadata, Node, Pod
-from controller.apiserver.resources.hardware import Request
+from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.apiserver.resources.pod import Container, Phase, PodSpec, Restart
-from controller.common.errors import ForbiddenError
+from controller.common.errors import ForbiddenError, StaleError
 from controller.workloads.nodes.errors import NodeError
 from controller.workloads.nodes.machine import machine_of
 from controller.workloads.nodes.process import serve
@@ -25,9 +27,12 @@ from controller.workloads.nodes.settings import IdleSection, OnStop
 from dataplane.cgroups import Usage
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
+from dataplane.topology.values import DeviceKind
+from tests.collectors.devices.machines import PCI, SERVER, SERVER_LINKS
 from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.workloads.nodes.memory_runtime import MemoryRuntime
 from tests.controller.workloads.nodes.node_world import World, play
+from tests.recorded import write_tree
 from tests.waiting import until
 
 
@@ -100,6 +105,32 @@ def test_node_is_created_with_its_hardware_and_reports(tmp_path: Path, caplog: p
 
             await world.until(is_told)
         assert caplog.messages.count(problem) == 1
+
+    play(tmp_path, act)
+
+
+def test_pod_of_a_device_that_disappears_is_given_back(tmp_path: Path) -> None:
+    root, runtime = Root(write_tree(tmp_path / "machine", SERVER, SERVER_LINKS)), MemoryRuntime()
+    address, number, need = "0000:81:00.0", 1, Request(devices=(DeviceNeed(kind=DeviceKind.GPU),))
+
+    async def act(world: World) -> None:
+        settings = world.settings(devices={number: ("/dev/null",), 0: ("/dev/null",)})
+        async with world.managing(runtime, settings, root=root):
+            await world.bind("a", devices=(number,), request=need)
+            await world.bind("b", devices=(0,), request=need)
+            await world.in_phase("a", Phase.RUNNING)
+            await world.in_phase("b", Phase.RUNNING)
+            shutil.rmtree(root.path / PCI / address)
+            pod = await world.in_phase("a", Phase.PENDING)
+            gone = f"device {number} of node h1 is gone: {address}: it is not on its bus any more"
+            assert pod.status.reasons == (gone,)
+            node = await world.client.of(Node).get("h1")
+            assert node.hardware is not None
+            assert [device.number for device in node.hardware.devices if device.gone] == [number]
+            assert f"device {number} is gone: {address}: it is not on its bus any more" in node.status.notes
+            with pytest.raises(StaleError, match="Pod a requests 1 gpu, which its binding lacks"):
+                await world.rebind("a", devices=(number,))
+            assert (await world.pod("b")).status.phase is Phase.RUNNING
 
     play(tmp_path, act)
 

@@ -56,6 +56,9 @@ def test_a_share_that_nothing_enforces_says_why() -> None:
     differ = "admitted, not enforced: MPS has one limit for all devices of a program, and this pod's shares differ"
     assert reasons(share(0, 500), share(1, 250)) == [differ, differ]
     assert reasons(share(0, 500), share(1, 1000)) == [differ]  # the other device is whole
+    part = limits_of([share(1)], FILES, MPS, is_stated=False, instances={1})
+    assert part.environment == {}
+    assert "an instance of a divided one (MIG), which the service's daemon does not serve" in str(part.limits[0])
     assert limits_of([share(0, 1000)], FILES, MPS, is_stated=False) == ShareLimits()
 
 

@@ -60,9 +60,7 @@ def room(unit: ContainerUnit, node: Node, *, others_of: Collection[str] | None =
         held.update({share.number: share.thousandths for share in shares})
     for need in request.devices:
         parts = [
-            (WHOLE - held[device.number]) // need.thousandths
-            for device in value.devices
-            if device.kind in need.kinds and (not need.models or device.model in need.models)
+            (WHOLE - held[device.number]) // need.thousandths for device in value.devices if need.value.accepts(device)
         ]
         fits.append(sum(parts) // need.count)
     return max(0, min(fits))

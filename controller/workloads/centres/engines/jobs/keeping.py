@@ -68,7 +68,9 @@ class Start(Strict, frozen=True, kw_only=True):
     cores: tuple[int, ...] = ()
     """None: the keeper's cores."""
     devices: tuple[int, ...] = ()
-    """Device numbers of the job, for the allocator of devices."""
+    """Device numbers of the job, as they were at its start."""
+    device_shares: dict[str, int] = msgspec.field(default_factory=dict)
+    """Thousandths of devices by their vendors' names, for the allocator: numbers change when a device goes."""
     group: str | None = None
     group_files: tuple[str, ...] = ()
     oom_files: tuple[str, ...] = ()

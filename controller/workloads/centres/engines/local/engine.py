@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,8 @@ from controller.workloads.centres.units import MILLI, Division, Found, Unit, div
 
 LOGGER: Final = logging.getLogger("millrace.centre")
 NAME: Final = "local"
+_SHARE_VARIABLE: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+_SLICES: Final = "parts of devices are admitted, and enforced only where CUDA's MPS serves the jobs"
 MARKER: Final = "MILLRACE_JOB"
 """Variable of all of a job's processes, by which those of a killed keeper are found."""
 _BEYOND_GRACE_S: Final = 15.0
@@ -71,7 +74,9 @@ class LocalEngine:
     @property
     def notes(self) -> tuple[str, ...]:
         """Resources in no unit, missing ones, and limits that do not hold."""
-        return (*self._division.notes, *self._groups.notes, *self._isolation.notes)
+        sliced = any(unit.device_milli < MILLI for each in self._division.types for unit in each.units)
+        slices = (_SLICES,) if sliced else ()
+        return (*self._division.notes, *slices, *self._gone(), *self._groups.notes, *self._isolation.notes)
 
     async def start(self) -> None:
         """Look at the machine, find the existing jobs; raise EngineError."""
@@ -249,34 +254,65 @@ class LocalEngine:
     def _free(self, name: str) -> tuple[Unit, ...]:
         """Return the units of a type without a core or device of a running job."""
         units = self._division.of(name)
-        starts = [start for job in (*self._keepers, *self._ending) if (start := self._record(job).start) is not None]
-        cores = {core for start in starts for core in start.cores}
-        devices = {device for start in starts for device in start.devices}
+        starts = self._starts()
+        cores = {core for start in starts.values() for core in start.cores}
+        held = Counter[str]()
+        for start in starts.values():
+            held.update(start.device_shares)
+        free = []
+        for unit in units.units if units is not None else ():
+            shares = self._shares((unit,))
+            fits = all(held[handle] + milli <= MILLI for handle, milli in shares.items())
+            if cores.isdisjoint(unit.cores) and fits:
+                held.update(shares)
+                free.append(unit)
+        return tuple(free)
+
+    def _starts(self) -> dict[str, Start]:
+        """Return how the running jobs were started, by job."""
+        jobs = dict.fromkeys((*self._keepers, *self._ending))
+        return {job: start for job in jobs if (start := self._record(job).start) is not None}
+
+    def _shares(self, units: Sequence[Unit]) -> dict[str, int]:
+        """Return the thousandths of devices that units have together, by the devices' names."""
+        handles = {device.number: device.handle for device in self._found.devices}
+        shares = Counter[str]()
+        for unit in units:
+            shares.update({handles.get(number) or str(number): unit.device_milli for number in unit.devices})
+        return dict(shares)
+
+    def _gone(self) -> tuple[str, ...]:
+        """Return a line for each running job of whose devices one is not there any more."""
+        here = {device.handle or str(device.number) for device in self._found.devices}
         return tuple(
-            unit
-            for unit in (units.units if units is not None else ())
-            if cores.isdisjoint(unit.cores) and devices.isdisjoint(unit.devices)
+            f"job {job}: its device {handle} is gone"
+            for job, start in self._starts().items()
+            for handle in start.device_shares
+            if handle not in here
         )
 
     def _begin(self, record: Record, order: Order, units: Sequence[Unit]) -> None:
         cores = tuple(sorted(core for unit in units for core in unit.cores))
-        devices = tuple(sorted(device for unit in units for device in unit.devices))
+        devices = tuple(sorted({device for unit in units for device in unit.devices}))
+        shares = self._shares(units)
         milli, memory = sum(unit.cpu_milli for unit in units), sum(unit.memory_bytes for unit in units)
         limits = self._groups.make(record.id, milli if milli < len(cores) * MILLI else None, memory or None)
-        handles = {device.number: device.handle for device in self._found.devices}
         environment = {"PATH": _PATH, "LANG": "C.UTF-8", "HOME": order.folder, "TMPDIR": order.folder}
         environment |= dict(order.environment)
         environment |= {
             MARKER: record.id,
             "MILLRACE_CORES": ",".join(map(str, cores)),
-            "CUDA_VISIBLE_DEVICES": ",".join(handles.get(number, str(number)) for number in devices),
+            "CUDA_VISIBLE_DEVICES": ",".join(shares),
         }
+        if len(set(shares.values())) == 1 and (part := next(iter(shares.values()))) < MILLI:
+            environment[_SHARE_VARIABLE] = f"{part / 10:g}"
         start = Start(
             argv=order.argv,
             environment=environment,
             folder=order.folder,
             cores=cores,
             devices=devices,
+            device_shares=shares,
             group=limits.group,
             group_files=limits.group_files,
             oom_files=limits.oom_files,

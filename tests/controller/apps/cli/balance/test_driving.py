@@ -23,10 +23,13 @@ from tests.recorded import write_tree
 
 def test_levers_of_a_machine_and_reasons_for_missing_ones(tmp_path: Path) -> None:
     rows = list(_lever_rows(Host(Root(write_tree(tmp_path, EQUAL)), VirtualClock(), "NVML: not here")))
-    assert [row[0] for row in rows] == ["cpu quota of /", "cpu clock of all CPUs", "clocks and instances of GPUs"]
+    nvidia = "clocks, power and instances of NVIDIA GPUs"
+    names = ["cpu quota of /", "cpu clock of all CPUs", "power cap of intel-rapl:0", nvidia]
+    assert [row[0] for row in rows] == names
     assert rows[0][5] == "unavailable: no such control group with a CPU quota"
     assert rows[1][1:5] == ("frequency", 3200, 800, 3200)
-    assert rows[2][5] == "unavailable: NVML: not here"
+    assert rows[2][5] == "unavailable: no powercap on this machine: its kernel or hypervisor hides it"
+    assert rows[3][5] == "unavailable: NVML: not here"
 
 
 def test_this_machine_has_a_note_for_each_lever() -> None:
@@ -47,6 +50,7 @@ def test_clocks_and_instances_of_nvidias_devices_are_shown(tmp_path: Path) -> No
     )
     rows = {row["lever"]: row for row in json.loads(done.stdout)}
     assert rows["clock of 0000:c1:00.0"]["note"] == "one of 5 clocks; settable where settings have set: true"
+    assert rows["power cap of 0000:c1:00.0"]["note"] == "settable where settings have set: true"
     assert rows["instances of 0000:c1:00.0"]["note"] == "unavailable: NVML: Not Supported"
     assert rows["instances of 0000:c2:00.0"]["note"].startswith("unavailable: NVML: ")
 

@@ -27,10 +27,11 @@ def test_pool_is_created_and_changed_in_named_fields_only(served: Place, run: Ru
     out, err = run("balance set gpus --create --units 8 --claim i:least=2,weight=1.5 --claim ii --lease-s 30 --kp 0.5")
     assert out.startswith("UnitPool gpus: 8 units; i, ii; P, kp 0.5, ki 0, kd 0 (fixed), rule table")
     assert err.startswith("stable: gains may be ")
-    run("balance set gpus --claim i:most=6 --without ii --paused --rule platform")
+    run("balance set gpus --claim i:most=6 --without ii --paused --rule platform --node h1 --model A100")
     with SyncApiClient(served) as client:
         spec = client.of(UnitPool).get("gpus").spec
     (claim,) = spec.claims
+    assert (spec.node, spec.model) == ("h1", "A100")
     assert (claim.holder, claim.least, claim.most, claim.weight) == ("i", 2, 6, 1.5)
     assert (spec.units, spec.lease_s, spec.paused, spec.control.kp, spec.control.rule) == (8, 30, True, 0.5, "platform")
 
@@ -63,7 +64,9 @@ def test_holders_report_and_their_pool_is_shown(served: Place, run: Run) -> None
     told = run("balance report gpus i --bus 1 --load 0.25 --holds 6 --precision int8 --mhz 1000")[0]
     assert told == "i has 6 units of gpus, 2 of them being reclaimed\n"
     wrong = run("balance report gpus i --bus 1 --load 1 --precision int9")[1]
-    assert wrong == "millrace: --precision 'int9' is not one of int4, int8, int16, int32, fp16, fp32, fp64\n"
+    assert (
+        wrong == "millrace: --precision 'int9' is not one of int4, int8, int16, int32, bf16, fp16, tf32, fp32, fp64\n"
+    )
     assert run("balance report gpus i --holds 7")[1] == "millrace: UnitPool gpus: i has 6 units, not 7\n"
     with SyncApiClient(served) as client:
         pools = client.of(UnitPool)

@@ -121,6 +121,12 @@ def test_variables_narrow_a_program_to_its_devices() -> None:
     assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in two
     assert device_environment([DeviceUse(DeviceKind.GPU, 0, 125)])["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "12.5"
     assert device_environment([])["NVIDIA_VISIBLE_DEVICES"] == "void"
+    part = device_environment([DeviceUse(DeviceKind.GPU, 1, handle="MIG-3"), DeviceUse(DeviceKind.NPU, 0)])
+    assert (part["CUDA_VISIBLE_DEVICES"], part["NVIDIA_VISIBLE_DEVICES"], part["ROCR_VISIBLE_DEVICES"]) == (
+        "MIG-3",
+        "MIG-3",
+        "1",
+    )
 
 
 def test_runc_does_not_start_without_a_filter_of_system_calls(tmp_path: Path) -> None:

@@ -78,6 +78,7 @@ class FrameServer(Closing):
         self._context = server_context_of(tls)
         self._lock = threading.Lock()
         self._open: dict[socket.socket, str] = {}
+        self._threads: set[threading.Thread] = set()
         self._waiting = 0
         self.counts: Counter[str] = Counter()
         """Connections refused or failed, by reason."""
@@ -104,6 +105,9 @@ class FrameServer(Closing):
                 connection.shutdown(socket.SHUT_RDWR)
         self._acceptor.join()
         self._listening.close()
+        # What they answer from is closed next.
+        for thread in list(self._threads):
+            thread.join()
 
     def _accept(self) -> None:
         while True:
@@ -119,7 +123,10 @@ class FrameServer(Closing):
                 self.counts[problem] += 1
                 connection.close()
                 continue
-            threading.Thread(target=self._serve, args=(connection,), name="memory-caller", daemon=True).start()
+            thread = threading.Thread(target=self._serve, args=(connection,), name="memory-caller", daemon=True)
+            with self._lock:
+                self._threads.add(thread)
+            thread.start()
 
     def _taken(self, connection: socket.socket, source: str) -> str | None:
         """Count a new connection; return why it is refused instead, None if it is not."""
@@ -157,6 +164,7 @@ class FrameServer(Closing):
             with self._lock:
                 self._open.pop(plain, None)
                 self._open.pop(connection, None)
+                self._threads.discard(threading.current_thread())
             if conversation is not None:
                 conversation.close()
             connection.close()

@@ -52,7 +52,9 @@ class Tier:
         self._slots: Slots = open_slots(settings, self.capacity + SPARE, block_bytes)
         self._lock = threading.Lock()
         self._blocks: dict[int, Stored] = {}
-        self._free = set(range(self.capacity + SPARE))
+        self._free: set[int] = set()
+        self._begun = 0
+        """Slots from here on were never used; a set of all would take more memory than small blocks themselves."""
         self._coming = 0
         """Blocks being written that were not there before: they count, so that writers do not exceed the capacity."""
         self._readers: dict[int, int] = {}
@@ -94,9 +96,10 @@ class Tier:
             before = self._blocks.get(key)
             if before is not None and before.version > version:
                 return
-            if (before is None and len(self._blocks) + self._coming >= self.capacity) or not self._free:
+            is_full = before is None and len(self._blocks) + self._coming >= self.capacity
+            slot = None if is_full else self._taken()
+            if slot is None:
                 raise FullError(f"tier {self.settings.name} is full: it has room for {self.capacity} blocks")
-            slot = self._free.pop()
             self._coming += before is None
         try:
             with self.sensor.writing(self.block_bytes):
@@ -137,9 +140,9 @@ class Tier:
     def measure(self) -> None:
         """Measure latency and rates in a spare slot, if one is free now."""
         with self._lock:
-            if not self._free:
-                return
-            slot = self._free.pop()
+            slot = self._taken()
+        if slot is None:
+            return
         try:
             self.sensor.measure(self._slots, slot, self.block_bytes)
         finally:
@@ -174,14 +177,23 @@ class Tier:
     def _recover(self) -> None:
         """Take what an earlier process left; of two versions of a block the newer one counts."""
         for slot, key, version, checksum in self._slots.labels():
-            old = self._blocks.get(key)
-            older = slot if old is not None and old.version >= version else None if old is None else old.slot
-            if older != slot:
-                self._blocks[key] = Stored(slot, version, checksum)
-                self._free.discard(slot)
-            if older is not None:
-                self._slots.clear(older)
-                self._free.add(older)
+            old, new = self._blocks.get(key), Stored(slot, version, checksum)
+            if old is not None:
+                old, new = sorted((old, new), key=lambda stored: stored.version)
+                self._slots.clear(old.slot)
+            self._blocks[key] = new
+        used = {stored.slot for stored in self._blocks.values()}
+        self._begun = max(used, default=-1) + 1
+        self._free = set(range(self._begun)) - used
+
+    def _taken(self) -> int | None:
+        """Return a free slot, which is taken now; None without one. The lock is held."""
+        if self._free:
+            return self._free.pop()
+        if self._begun == self.capacity + SPARE:
+            return None
+        self._begun += 1
+        return self._begun - 1
 
     def _drop(self, slot: int) -> None:
         """Free a slot, once nobody reads it."""

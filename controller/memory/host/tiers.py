@@ -28,6 +28,8 @@ from dataplane.file_lock import FileLock, HeldError
 
 _LABEL: Final = struct.Struct("!4sIQQII")
 _MAGIC: Final = b"MRS1"
+_LABELS_BYTES: Final = 1 << 20
+"""Headers are read so many bytes at a time."""
 _MBIND: Final = {"x86_64": 237, "aarch64": 235}
 _MPOL_BIND: Final = 2
 _NODES_PER_WORD: Final = 64
@@ -237,15 +239,14 @@ class FileSlots:
 
     def labels(self) -> Iterator[tuple[int, int, int, int]]:
         """Yield slot, key, version and checksum of all blocks; a damaged header is a free slot."""
-        data = b""
-        while len(data) < self._count * _LABEL.size:
-            part = os.pread(self._labels, self._count * _LABEL.size - len(data), len(data))
-            if not part:
+        size = self._count * _LABEL.size
+        for start in range(0, size, _LABELS_BYTES):
+            data = os.pread(self._labels, min(_LABELS_BYTES, size - start), start)
+            if len(data) != min(_LABELS_BYTES, size - start):
                 raise TierError(f"tier {self._settings.name}: {self._settings.path} ends early")
-            data += part
-        for slot, (magic, checksum, key, version, own, _) in enumerate(_LABEL.iter_unpack(data)):
-            if magic == _MAGIC and own == zlib.crc32(data[slot * _LABEL.size :][:24]):
-                yield slot, key, version, checksum
+            for at, (magic, checksum, key, version, own, _) in enumerate(_LABEL.iter_unpack(data)):
+                if magic == _MAGIC and own == zlib.crc32(data[at * _LABEL.size : at * _LABEL.size + 24]):
+                    yield start // _LABEL.size + at, key, version, checksum
 
     def close(self) -> None:
         """Close the file and let another process have it."""

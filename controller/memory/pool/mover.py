@@ -53,7 +53,6 @@ class Mover:
         self.ways: dict[tuple[int, int], WayFigures] = {}
         self.lost: dict[int, Lost] = {}
         """Versions that died with a host and have not been found again."""
-        self._is_pausing = False
         self._room_ns, self._clock_ns = room_ns, clock_ns
         self._by_address = {host.address: number for number, host in enumerate(hosts)}
         self._by_address |= {host.name: number for number, host in enumerate(hosts)}
@@ -63,7 +62,7 @@ class Mover:
         """Keep blocks from being moved or evicted by others; all at once, so that nobody waits in a circle."""
         wanted = set(keys)
         with self.lock:
-            self.lock.wait_for(lambda: not self._is_pausing and wanted.isdisjoint(self.busy))
+            self.lock.wait_for(lambda: wanted.isdisjoint(self.busy))
             self.busy |= wanted
         try:
             yield
@@ -236,7 +235,9 @@ class Mover:
             self._found(key, version)
 
     def copy(self, key: int, version: int, source: Place, destination: Place) -> None:
-        """Have the destination's host copy a block and verify it."""
+        """Have the destination's host copy a block and verify it; raise HostDownError if either host is away."""
+        for place in (source, destination):
+            self.require_up(place.host)
         address = "" if source.host == destination.host else self.hosts[source.host].address
         begin_ns = self._clock_ns()
         try:
@@ -245,6 +246,20 @@ class Mover:
             raise DamagedError(f"block {key} of host {self.hosts[source.host].name}: {error}") from None
         if address:
             self._note_way(destination.host, source.host, self._clock_ns() - begin_ns)
+
+    def require_up(self, host: int) -> None:
+        """Raise HostDownError for a host that has left the pool, also if it would answer: it is not taken back yet."""
+        if not self.catalogue.up[host]:
+            raise HostDownError(self.hosts[host].name, "it has left the pool")
+
+    @contextmanager
+    def noticing(self) -> Iterator[None]:
+        """Take a host out of the pool if the block fails because it does not answer."""
+        try:
+            yield
+        except HostDownError as error:
+            self.down(error)
+            raise
 
     def down(self, error: HostDownError) -> None:
         """Take a host that did not answer out of the pool, until it returns."""
@@ -269,13 +284,7 @@ class Mover:
     def returned(self, host: int, held: Mapping[int, Mapping[int, int]]) -> None:
         """Take a host with its blocks into the pool, and have it free what is old."""
         with self.lock:
-            # Nothing may be moving meanwhile that the host's list did not show; new work would never let that end.
-            self._is_pausing = True
-            try:
-                self.lock.wait_for(lambda: not self.busy)
-            finally:
-                self._is_pausing = False
-                self.lock.notify_all()
+            # Blocks may be in use: no copy begins to or from a host that is down, so the list shows what it has.
             stale, lost = self.catalogue.host_returned(host, held)
             self.lost |= {each.key: each for each in lost}
             for key in list(self.lost):

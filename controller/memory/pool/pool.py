@@ -115,31 +115,29 @@ class MemoryPool(Closing):
         return result
 
     def read(self, key: int) -> bytes:
-        """Return a block's content; raise NoBlockError if it was never written."""
-        with self.mover.held([key]):
+        """Return a block's content; raise NoBlockError if it was never written, HostDownError if its host is away."""
+        with self.mover.held([key]), self.mover.noticing():
             with self.mover.lock:
                 block = self.mover.known(key)
                 source, version = block.source, block.version
-            try:
-                return bytes(self._hosts[source.host].read(source.tier, key, version).body)
-            except HostDownError as error:
-                self.mover.down(error)
-                raise
+            self.mover.require_up(source.host)
+            return bytes(self._hosts[source.host].read(source.tier, key, version).body)
 
     def write(self, key: int, data: bytes) -> None:
         """Write a block to its home; raise MemoryPoolError. It is not cached by this."""
-        with self.mover.held([key]):
+        with self.mover.held([key]), self.mover.noticing():
             with self.mover.lock:
                 block = self.catalogue.block(key)
                 home, version, cached = block.home, self.catalogue.next_version(key), block.cached
             try:
+                self.mover.require_up(home.host)
                 self._hosts[home.host].write(home.tier, key, version, data)
-            except HostDownError as error:
-                self.mover.down(error)
+            except MemoryPoolError:
+                self._forget({key: None})
                 raise
-            self.mover.came_home(key, version)
             if cached is not None:
                 self.mover.drop_copy(key)
+            self.mover.came_home(key, version)
 
     def flush(self) -> int:
         """Bring all written blocks home; return how many were not there. Raise MemoryPoolError if a home is away."""
@@ -147,19 +145,15 @@ class MemoryPool(Closing):
             dirty = [block.key for block in self.catalogue.blocks.values() if block.is_dirty]
         brought = 0
         for key in dirty:
-            with self.mover.held([key]):
+            with self.mover.held([key]), self.mover.noticing():
                 brought += self.mover.bring_home(key)
         return brought
 
     def move(self, key: int, host: int) -> Moved:
         """Bring a block into the fast memory of a host; raise MemoryPoolError, and nothing has changed then."""
         moved = Moved()
-        with self.mover.held([key]):
-            try:
-                self.mover.fetch(key, Place(host, 0), moved)
-            except HostDownError as error:
-                self.mover.down(error)
-                raise
+        with self.mover.held([key]), self.mover.noticing():
+            self.mover.fetch(key, Place(host, 0), moved)
         return moved
 
     def clear_caches(self) -> None:
@@ -167,7 +161,7 @@ class MemoryPool(Closing):
         with self.mover.lock:
             cached = [block.key for block in self.catalogue.blocks.values() if block.cached is not None]
         for key in cached:
-            with self.mover.held([key]):
+            with self.mover.held([key]), self.mover.noticing():
                 while self.catalogue.blocks[key].cached is not None:
                     self.mover.evict(key, Moved())
 
@@ -286,6 +280,7 @@ class MemoryPool(Closing):
     def _carried_out(self, host: int, job: _Job) -> Result:
         request, place, moved = job.request, Place(host, 0), Moved()
         self._check(request)
+        self.mover.require_up(host)
         with self.mover.held(request.blocks):
             written = dict.fromkeys(request.writes)
             try:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from controller.learning.environment.settings import PoolSettings
@@ -202,7 +203,7 @@ def test_fast_memory_that_stays_full_is_told(tmp_path: Path) -> None:
             pool.run(Request(writes=(key,), data={key: content(key, 1)}))
         lab.stop("far")
         with pytest.raises(MemoryPoolError, match="of 4 blocks 0 are in use, and 4 were written and wait for their homes"):
-            pool.run(Request(writes=(0,), reads=(0, 1, 2, 3)) if False else Request(writes=(9,)))
+            pool.run(Request(writes=(9,)))
         assert [pool.read(key) for key in range(4)] == [content(key, 1) for key in range(4)]
         lab.start("far")
         wait_until(lambda: pool.catalogue.up[1], "the host does not return")
@@ -213,10 +214,7 @@ def test_fast_memory_that_stays_full_is_told(tmp_path: Path) -> None:
 
 def test_host_serves_one_pool_at_a_time(tmp_path: Path) -> None:
     with pool_of(tmp_path, Machine("h1")) as (pool, _):
-        other = pool_settings(tmp_path, ["h1"])
-        import msgspec
-
-        other = msgspec.structs.replace(other, name="other")
+        other = msgspec.structs.replace(pool_settings(tmp_path, ["h1"]), name="other")
         with pytest.raises(RefusedError, match="h1: pool pool uses host h1"):
             MemoryPool(other, Decider(rule_of("lru")))
         pool.write(0, content(0))

@@ -19,10 +19,9 @@ ROOM = 4
 
 def settings_of(kind: TierKind, folder: Path, **more: object) -> TierSettings:
     """Return settings of a tier with room for four blocks."""
-    extra: dict[str, object] = {TierKind.FILE: {"path": str(folder / "blocks")}, TierKind.NUMA: {"numa_node": 0}}.get(
-        kind, {}
-    )
-    return TierSettings(name="t", kind=kind, capacity_bytes=ROOM * BLOCK, **(extra | more))  # type: ignore[arg-type]
+    of_kind = {TierKind.FILE: {"path": str(folder / "blocks")}, TierKind.NUMA: {"numa_node": 0}}
+    every: dict[str, object] = {"capacity_bytes": ROOM * BLOCK, **of_kind.get(kind, {}), **more}  # type: ignore[dict-item]
+    return TierSettings(name="t", kind=kind, **every)  # type: ignore[arg-type]
 
 
 def tick() -> Iterator[int]:

@@ -1,0 +1,138 @@
+"""Decisions compared live on the same requests: rules, and a network that learned on this pool before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from controller.learning.agent.settings import AgentSettings, DecisionSettings, NetworkSettings, TrainingSettings
+from controller.learning.inputs.blocks import BlockSettings
+from controller.learning.policy.live import LearnSettings, LiveSettings
+from controller.memory.pool.deciding import Decider, policy_of, rule_of
+from controller.memory.pool.pool import MemoryPool
+from controller.memory.pool.replay import Played, Timed, load_blocks, replay, trace
+from controller.memory.pool.settings import Rule
+from tests.benchmarks.scheduling.cases import DATA
+from tests.benchmarks.tiering.world import BLOCK_BYTES, World, world
+
+FILE = DATA / "cloudPhysicsIO.csv"
+RULES: tuple[Rule, ...] = ("lru", "fast-only", "data-local")
+AGENT = AgentSettings(
+    network=NetworkSettings(form="tokens", hidden=32, heads=2, layers=1, feed_forward=64, dropout=0.0, deviation=0.2),
+    training=TrainingSettings(
+        discount=0.0,
+        buffer=16_384,
+        start=1024,
+        batches=2,
+        train_every=64,
+        publish_every=256,
+        remove_sampled=False,
+        drop_duplicates=False,
+        optimiser="adam",
+        learning_rate=0.003,
+        half_steps=200,
+        loss="huber",
+    ),
+    decisions=DecisionSettings(precision="float32"),
+)
+"""A small network; the reward is the specification's, in its both branches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Lengths: seconds of learning, and rounds in which each decider plays the same seconds of the trace."""
+
+    compression: int
+    learning_s: int
+    rounds: int
+    round_s: int
+
+
+WHOLE = Plan(compression=10, learning_s=120, rounds=4, round_s=30)
+QUICK = Plan(compression=20, learning_s=20, rounds=1, round_s=8)
+
+
+def measure(*, quick: bool) -> dict[str, float | None]:
+    """Return the mean response of each rule over that of the network; None for all without the trace."""
+    if not FILE.exists():
+        return {}
+    with world() as made:
+        return made.fabric.call_in("h1", lambda: _measured(made, QUICK if quick else WHOLE))
+
+
+def _measured(made: World, plan: Plan) -> dict[str, float | None]:
+    requests = trace(FILE, BlockSettings(time_compression=plan.compression, extent_bytes=BLOCK_BYTES))
+    lesson, *rounds = _cut(requests, [plan.learning_s, *[plan.round_s] * plan.rounds])
+    learn = LearnSettings(agent=AGENT, latency_unit_ns=1_000_000)
+    shadow = LiveSettings(checkpoint=str(made.folder / "agent.ckpt"), shadow=True, learn=learn, deadline_ns=20_000_000)
+    live = LiveSettings(checkpoint=shadow.checkpoint, shadow=False, learn=learn, deadline_ns=20_000_000)
+    played: dict[str, list[Played]] = {name: [] for name in (*RULES, "tokens")}
+    with MemoryPool(made.settings, Decider(rule_of("random"), policy_of(shadow))) as pool:
+        load_blocks(pool, [timed for part in (lesson, *rounds) for timed in part])
+        pool.measure()
+        pool.decider.open()
+        learned = replay(pool, lesson)
+        pool.decider.close()
+        print(f"learned from {learned.requests} requests: {pool.decider.standing}")
+        network = Decider(rule_of("lru"), policy_of(live))
+        network.open()
+        try:
+            for part in rounds:
+                for name in played:
+                    pool.decider = network if name == "tokens" else Decider(rule_of(name))  # type: ignore[arg-type]
+                    pool.clear_caches()
+                    played[name].append(replay(pool, part))
+        finally:
+            network.close()
+        print(f"live: {network.standing}")
+        pool.clear_caches()
+        lost = sum(pool.catalogue.blocks[key].version == 0 for key in list(pool.catalogue.blocks)) + len(pool.mover.lost)
+    _show(played, plan)
+    assert lost == 0
+    ours = _response_us(played["tokens"])
+    return {f"live_tokens_over_{name.replace('-', '_')}": _response_us(played[name]) / ours for name in RULES}
+
+
+def _cut(requests: Sequence[Timed], lengths_s: Sequence[int]) -> list[Sequence[Timed]]:
+    """Return successive parts of the trace, each of so many seconds of compressed time."""
+    parts, begin_ns = [], 0
+    for length_s in lengths_s:
+        end_ns = begin_ns + length_s * 1_000_000_000
+        part = [timed for timed in requests if begin_ns <= timed.at_ns < end_ns]
+        assert part, f"the trace ends before {end_ns} ns"
+        parts.append(part)
+        begin_ns = end_ns
+    return parts
+
+
+def _response_us(parts: Sequence[Played]) -> float:
+    """Return the mean response of all requests of some parts."""
+    counts = [part.requests for part in parts]
+    return float(np.average([part.mean_response_ns for part in parts], weights=counts)) / 1e3
+
+
+def _show(played: dict[str, list[Played]], plan: Plan) -> None:
+    each = f"{plan.rounds} x {plan.round_s} s each"
+    table = Table(title=f"cloudPhysicsIO, {plan.compression} times as fast, {each}")
+    columns = ("decider", "requests", "failed", "response us", "p99 us", "latency us", "wait us", "remote MB", "evicted MB", "late ms")
+    for column in columns:
+        table.add_column(column)
+    for name, parts in played.items():
+        figures = (
+            name,
+            sum(part.requests for part in parts),
+            sum(part.failed for part in parts),
+            f"{_response_us(parts):.0f} ({', '.join(f'{part.mean_response_ns / 1e3:.0f}' for part in parts)})",
+            f"{max(part.p99_response_ns for part in parts) / 1e3:.0f}",
+            f"{np.mean([part.mean_latency_ns for part in parts]) / 1e3:.0f}",
+            f"{np.mean([part.mean_wait_ns for part in parts]) / 1e3:.0f}",
+            f"{sum(part.remote_bytes for part in parts) / 1e6:.0f}",
+            f"{sum(part.evicted_bytes for part in parts) / 1e6:.0f}",
+            f"{max(part.late_ns for part in parts) / 1e6:.0f}",
+        )
+        table.add_row(*map(str, figures))
+    Console(width=140).print(table)

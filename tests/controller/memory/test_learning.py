@@ -1,0 +1,75 @@
+"""The learned policy on a real pool: it decides, learns from evictions, and takes agents of the simulated pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from controller.learning.agent.agents import new_checkpoint
+from controller.learning.agent.records import save_checkpoint
+from controller.learning.agent.settings import AgentSettings, NetworkSettings
+from controller.learning.agent.weights import gaussian_start
+from controller.learning.environment.pool import Pool
+from controller.learning.environment.settings import PoolSettings
+from controller.learning.errors import LearningError
+from controller.learning.inputs.systems import PoolSystem
+from controller.learning.policy.live import LiveSettings
+from controller.memory.pool.deciding import Decider, policy_of, rule_of
+from controller.memory.pool.replay import Timed, workload_for
+from controller.memory.pool.values import Request
+from tests.controller.memory.machines import BLOCK, Machine, content, pool_of
+
+AGENT = AgentSettings(network=NetworkSettings(form="tokens", hidden=16, heads=2, layers=1, feed_forward=16, dropout=0))
+REQUESTS = tuple(Timed(1_000_000 * n, Request(reads=(n % 3,), writes=(3,), int_operations=1 << 20)) for n in range(8))
+
+
+def simulated(*, load: bool = False) -> Pool:
+    """Return the simulated pool of these requests."""
+    settings = PoolSettings(load_features=load)
+    return Pool(PoolSystem(nodes=2).made(), workload_for(REQUESTS, BLOCK), settings)
+
+
+def checkpoint_of(path: Path, pool: Pool) -> Path:
+    """Write an agent with some weights for the simulated pool, as if it had trained there."""
+    made = new_checkpoint(AGENT, pool.start(0), "nodes")
+    weights = gaussian_start(made.shape, 0.5, np.random.default_rng(1))
+    trained = msgspec.structs.replace(made, version=1, published=weights.to_bytes())
+    save_checkpoint(path, trained)
+    return path
+
+
+def test_agent_of_the_simulated_pool_decides_here(tmp_path: Path) -> None:
+    pool = simulated()
+    path = checkpoint_of(tmp_path / "agent.ckpt", pool)
+    settings = LiveSettings(checkpoint=str(path), shadow=False, deadline_ns=60_000_000_000)
+    decider = Decider(rule_of("lru"), policy_of(settings))
+    with pool_of(tmp_path, Machine("h1"), Machine("h2"), decider=decider) as (real, _):
+        for key in range(3):
+            real.write(key, content(key))
+        for timed in REQUESTS:
+            assert real.run(timed.request).error == ""
+        standing = decider.standing
+    assert standing is not None
+    assert standing.decisions == {"network": len(REQUESTS)}
+
+
+def test_features_are_those_of_the_simulated_pool(tmp_path: Path) -> None:
+    seen = simulated().start(0)
+    with pool_of(tmp_path, Machine("h1"), Machine("h2")) as (real, _):
+        for key in range(3):
+            real.write(key, content(key))
+        # Rates of the simulated engines, as this machine's are measured.
+        ratio = simulated().model.task_features[0, 0]
+        shown = real.situation.observe(REQUESTS[0].request, has_network=True)
+    assert len(shown.row) == len(seen.row)
+    assert (shown.size, shown.is_write) == pytest.approx((seen.size, seen.is_write))
+    assert shown.operations == pytest.approx(float(ratio), abs=0.05)
+
+
+def test_agent_with_load_features_is_refused(tmp_path: Path) -> None:
+    path = checkpoint_of(tmp_path / "agent.ckpt", simulated(load=True))
+    with pytest.raises(LearningError, match="agent.ckpt: it observes load features, which a real pool does not have"):
+        policy_of(LiveSettings(checkpoint=str(path)))

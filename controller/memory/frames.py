@@ -114,9 +114,7 @@ class Header:
 
     def encode(self) -> bytes:
         """Return the 32 bytes."""
-        return HEADER.pack(
-            MAGIC, self.kind, self.tier, self.status, self.key, self.version, self.length, self.checksum
-        )
+        return HEADER.pack(MAGIC, self.kind, self.tier, self.status, self.key, self.version, self.length, self.checksum)
 
 
 @dataclass(frozen=True, slots=True)

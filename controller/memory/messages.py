@@ -32,8 +32,8 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class TierFigures(Message, frozen=True):
     """A tier as its sensors see it; times and rates are 0 until measured.
 
-    `read_ns` and `write_ns` are of the smallest access, 4 KiB; `read_bps` and `write_bps` are bit/s of whole blocks, the
-    recent mean.
+    `read_ns` and `write_ns` are of the smallest access, 4 KiB; `read_bps` and `write_bps` are bit/s of whole blocks,
+    the recent mean.
     """
 
     name: str

@@ -151,7 +151,10 @@ TOLD = {
         (Quotas(), " {names} names, {bytes}, {open_writes} open writes ({open_bytes})"),
     ),
     ("memory: hosts", LIMITS_TABLE): (
-        (FrameLimits(), "{connections} connections, {connections_per_address} of an address, {unauthenticated} not auth"),
+        (
+            FrameLimits(),
+            "{connections} connections, {connections_per_address} of an address, {unauthenticated} not auth",
+        ),
         (FrameLimits(), "| handshake {handshake_ns}, rest of a frame {frame_ns}, silence {idle_ns} |"),
     ),
     ("worker of `millrace accel`", LIMITS_TABLE): (

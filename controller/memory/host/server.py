@@ -223,7 +223,9 @@ class _Talk:
         """Return the answer; raise RefusedError for a request that the caller may not make."""
         is_claim = frame.kind is Kind.HELLO and len(frame.body) > 0
         if self._caller.role not in MAY_ALL and (frame.kind not in _MAY_READ or is_claim):
-            raise RefusedError(f"{self._caller.name} has the role {self._caller.role.value}, which may only read blocks")
+            raise RefusedError(
+                f"{self._caller.name} has the role {self._caller.role.value}, which may only read blocks"
+            )
         if is_claim and not self._pool:
             pool = decoded(frame.body, Claim).pool
             self._host.claim(pool)

@@ -76,7 +76,9 @@ class HostSettings(Settings, frozen=True):
             if tier.capacity_bytes < 4 * self.block_bytes:
                 raise ValueError(f"tier {tier.name} has room for fewer than four blocks of {self.block_bytes} bytes")
         if self.cores and self.is_home(0):
-            raise ValueError(f"tier {self.tiers[0].name} cannot be a home: the first tier of a host with cores is fast memory")
+            raise ValueError(
+                f"tier {self.tiers[0].name} cannot be a home: the first tier of a host with cores is fast memory"
+            )
 
     def is_home(self, tier: int) -> bool:
         """Return whether a tier is a home of blocks."""

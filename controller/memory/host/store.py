@@ -42,9 +42,7 @@ class Content:
 class Tier:
     """A tier's blocks."""
 
-    def __init__(
-        self, settings: TierSettings, block_bytes: int, *, is_home: bool, clock_ns: Callable[[], int]
-    ) -> None:
+    def __init__(self, settings: TierSettings, block_bytes: int, *, is_home: bool, clock_ns: Callable[[], int]) -> None:
         """Raise TierError if the memory or the file cannot be had."""
         self.settings, self.block_bytes, self.is_home = settings, block_bytes, is_home
         self.capacity = settings.capacity_bytes // block_bytes

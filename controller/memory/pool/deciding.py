@@ -145,5 +145,3 @@ def policy_of(settings: LiveSettings, clock_ns: Callable[[], int] = time.monoton
 
 
 KIND: Final = "nodes"
-
-

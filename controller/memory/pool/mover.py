@@ -100,7 +100,7 @@ class Mover:
             except DamagedError as error:
                 if not is_spare:
                     raise
-                LOGGER.error("%s; its home has it, too", error)
+                LOGGER.warning("%s; its home has it, too", error)
                 self.drop_copy(key)
                 continue
             return source, version

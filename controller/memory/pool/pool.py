@@ -227,7 +227,9 @@ class MemoryPool(Closing):
         seen = situation.observe(job.request, has_network=self.decider.sees_network)
         if not seen.candidates.any():
             up = [host for host in self.actors if self.catalogue.up[host]]
-            problem = f"its {len(blocks)} blocks do not fit into the fast memory of any host" if up else "no host answers"
+            problem = (
+                f"its {len(blocks)} blocks do not fit into the fast memory of any host" if up else "no host answers"
+            )
             job.outcome.set_result(Result("", error=problem))
             self.counts["refused"] += 1
             return

@@ -20,7 +20,6 @@ from controller.memory.pool.values import Request, Result
 from dataplane.clock import NS_PER_S
 
 
-
 @dataclass(frozen=True, slots=True)
 class Timed:
     """A request, and when it comes."""

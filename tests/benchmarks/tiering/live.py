@@ -82,15 +82,17 @@ def _measured(made: World, plan: Plan) -> dict[str, float | None]:
         network.open()
         try:
             for part in rounds:
-                for name in played:
+                for name, parts in played.items():
                     pool.decider = network if name == "tokens" else Decider(rule_of(name))  # type: ignore[arg-type]
                     pool.clear_caches()
-                    played[name].append(replay(pool, part))
+                    parts.append(replay(pool, part))
         finally:
             network.close()
         print(f"live: {network.standing}")
         pool.clear_caches()
-        lost = sum(pool.catalogue.blocks[key].version == 0 for key in list(pool.catalogue.blocks)) + len(pool.mover.lost)
+        lost = sum(pool.catalogue.blocks[key].version == 0 for key in list(pool.catalogue.blocks)) + len(
+            pool.mover.lost
+        )
     _show(played, plan)
     assert lost == 0
     ours = _response_us(played["tokens"])
@@ -118,7 +120,18 @@ def _response_us(parts: Sequence[Played]) -> float:
 def _show(played: dict[str, list[Played]], plan: Plan) -> None:
     each = f"{plan.rounds} x {plan.round_s} s each"
     table = Table(title=f"cloudPhysicsIO, {plan.compression} times as fast, {each}")
-    columns = ("decider", "requests", "failed", "response us", "p99 us", "latency us", "wait us", "remote MB", "evicted MB", "late ms")
+    columns = (
+        "decider",
+        "requests",
+        "failed",
+        "response us",
+        "p99 us",
+        "latency us",
+        "wait us",
+        "remote MB",
+        "evicted MB",
+        "late ms",
+    )
     for column in columns:
         table.add_column(column)
     for name, parts in played.items():

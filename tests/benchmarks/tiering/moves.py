@@ -7,10 +7,10 @@ import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from controller.memory.connections import client_context
 from controller.memory.pool.deciding import Decider, rule_of
 from controller.memory.pool.hosts import RemoteHost
 from controller.memory.pool.pool import MemoryPool
-from controller.memory.connections import client_context
 from tests.benchmarks.tiering.world import BLOCK_BYTES, MIB, World, world
 
 _AT_A_TIME = 4
@@ -45,6 +45,8 @@ def _measured(made: World, blocks: int) -> dict[str, float | None]:
         took_s = (time.perf_counter_ns() - begin_ns) / 1e9
         assert all(pool.read(key) == content for key in there)
     rate = len(there) * BLOCK_BYTES / 1e6 / took_s
-    print(f"remote read of {BLOCK_BYTES} bytes: median {statistics.median(took_us):.0f} us, least {min(took_us):.0f} us")
+    print(
+        f"remote read of {BLOCK_BYTES} bytes: median {statistics.median(took_us):.0f} us, least {min(took_us):.0f} us"
+    )
     print(f"{len(there)} blocks ({len(there) * BLOCK_BYTES / MIB:.0f} MiB) moved in {took_s:.2f} s: {rate:.0f} MB/s")
     return {"remote_read_us": statistics.median(took_us), "mover_mb_per_s": rate}

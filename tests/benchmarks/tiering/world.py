@@ -68,7 +68,12 @@ def world(*, fast_bytes: int = 8 * MIB, home_bytes: int = 1024 * MIB) -> Iterato
                 "cores": 1,
                 "tiers": [
                     {"name": "dram", "kind": "dram", "capacity_bytes": fast_bytes},
-                    {"name": "file", "kind": "file", "capacity_bytes": home_bytes, "path": str(folder / f"{host}.blocks")},
+                    {
+                        "name": "file",
+                        "kind": "file",
+                        "capacity_bytes": home_bytes,
+                        "path": str(folder / f"{host}.blocks"),
+                    },
                 ],
             }
             _daemon(fabric, host, folder / f"{host}.yaml", document, "memory", "serve")

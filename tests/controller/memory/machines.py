@@ -45,9 +45,7 @@ class Machine:
         elif self.home:
             tiers.append(TierSettings(name="memory", kind=TierKind.DRAM, capacity_bytes=self.home * BLOCK))
         address = address or f"unix:{folder}/{self.name}.sock"
-        return HostSettings(
-            name=self.name, tiers=tuple(tiers), address=address, block_bytes=BLOCK, cores=self.cores
-        )
+        return HostSettings(name=self.name, tiers=tuple(tiers), address=address, block_bytes=BLOCK, cores=self.cores)
 
 
 COMPUTER = Computer()
@@ -92,7 +90,12 @@ def lab_of(folder: Path, *machines: Machine) -> Iterator[Lab]:
 
 
 def pool_settings(
-    folder: Path, names: Sequence[str], *, rule: Rule = "data-local", writes: Writes = Writes.THROUGH, room_s: float = 0.2
+    folder: Path,
+    names: Sequence[str],
+    *,
+    rule: Rule = "data-local",
+    writes: Writes = Writes.THROUGH,
+    room_s: float = 0.2,
 ) -> MemoryPoolSettings:
     """Return settings of a pool over hosts in a folder; what is down is called again soon."""
     return MemoryPoolSettings(
@@ -127,7 +130,7 @@ def content(key: int, version: int = 0) -> bytes:
 
 
 class Relay:
-    """Stands before a host's socket and passes everything on; once told to, it dies after so many more bytes of answers.
+    """Stands before a host's socket and passes everything on; once told to, it dies after more bytes of answers.
 
     `cut` counts bytes from the host to its callers: within a header, a block, or between two answers.
     """
@@ -169,7 +172,7 @@ class Relay:
                 threading.Thread(target=self._pass, args=(near, far, False), daemon=True).start()
                 threading.Thread(target=self._pass, args=(far, near, True), daemon=True).start()
 
-    def _pass(self, source: socket.socket, destination: socket.socket, is_answer: bool) -> None:  # noqa: FBT001
+    def _pass(self, source: socket.socket, destination: socket.socket, is_answer: bool) -> None:
         with suppress(OSError):
             while data := source.recv(1 << 16):
                 with self._lock:

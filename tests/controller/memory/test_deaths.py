@@ -52,7 +52,7 @@ def test_source_dies_within_a_block(tmp_path: Path, cut: int) -> None:
         for key in KEYS:
             pool.write(key, content(key))
         relay.cut(cut)
-        with pytest.raises(MemoryPoolError, match="far|relay"):
+        with pytest.raises(MemoryPoolError, match=r"far|relay"):
             pool.run(Request(reads=(0,)))
         assert lab.store("h1").tier(0).listed(0, 9) == ((), False)
         again = back(pool, tmp_path)
@@ -102,7 +102,9 @@ def test_writes_back_lost_with_memory_are_not_hidden(tmp_path: Path) -> None:
         lab.stop("h1")
         with pytest.raises(HostDownError):
             pool.read(0)
-        with pytest.raises(NoBlockError, match="block 0: version 2 died with a host, version 1 is left; write it again"):
+        with pytest.raises(
+            NoBlockError, match="block 0: version 2 died with a host, version 1 is left; write it again"
+        ):
             pool.read(0)
         pool.write(0, content(0, 3))
         assert pool.read(0) == content(0, 3)
@@ -153,9 +155,7 @@ def test_killed_daemon_loses_no_block(tmp_path: Path) -> None:
     with lab_of(tmp_path, Machine("h1", cores=2, fast=16, home=0)):
         settings = pool_settings(tmp_path, ["h1", "far"], writes=Writes.BACK, room_s=60)
         with daemon(tmp_path) as process, MemoryPool(settings, Decider(rule_of("lru"))) as pool:
-            futures = [
-                pool.submit(Request(writes=(key,), data={key: content(key, 1)})) for key in range(written)
-            ]
+            futures = [pool.submit(Request(writes=(key,), data={key: content(key, 1)})) for key in range(written)]
             wait_until(lambda: sum(future.done() for future in futures) > written // 3)
             os.kill(process.pid, signal.SIGKILL)
             process.wait()

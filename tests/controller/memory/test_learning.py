@@ -71,5 +71,5 @@ def test_features_are_those_of_the_simulated_pool(tmp_path: Path) -> None:
 
 def test_agent_with_load_features_is_refused(tmp_path: Path) -> None:
     path = checkpoint_of(tmp_path / "agent.ckpt", simulated(load=True))
-    with pytest.raises(LearningError, match="agent.ckpt: it observes load features, which a real pool does not have"):
+    with pytest.raises(LearningError, match=r"agent\.ckpt: it observes load features, which a real pool does not have"):
         policy_of(LiveSettings(checkpoint=str(path)))

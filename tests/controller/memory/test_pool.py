@@ -9,11 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from controller.learning.environment.settings import PoolSettings
 from controller.learning.environment.rewarding import reward
+from controller.learning.environment.settings import PoolSettings
+from controller.learning.environment.view import NodesView
 from controller.learning.policy.live import LearnSettings
+from controller.learning.values import Observation
 from controller.memory.errors import MemoryPoolError, NoBlockError, RefusedError
-from controller.memory.pool.deciding import Decider, rule_of
+from controller.memory.pool.deciding import Decider, Decision, rule_of
 from controller.memory.pool.pool import MemoryPool
 from controller.memory.pool.values import Place, Request, Result, Writes
 from controller.scheduling.framework.lessons import Outcome
@@ -26,12 +28,12 @@ TWO = (Machine("h1"), Machine("h2"))
 class Told(Decider):
     """A decider that remembers what it was shown and told."""
 
-    def __init__(self, rule: str = "lru") -> None:
-        super().__init__(rule_of(rule))  # type: ignore[arg-type]
+    def __init__(self) -> None:
+        super().__init__(rule_of("lru"))
         self.seen: list[tuple[float, ...]] = []
         self.results: list[Result | None] = []
 
-    def decide(self, observation, view, subject):  # type: ignore[no-untyped-def]
+    def decide(self, observation: Observation, view: NodesView, subject: str) -> Decision:
         self.seen.append((observation.operations, observation.size, observation.is_write, *observation.similarity))
         return super().decide(observation, view, subject)
 
@@ -202,7 +204,9 @@ def test_fast_memory_that_stays_full_is_told(tmp_path: Path) -> None:
         for key in range(4):
             pool.run(Request(writes=(key,), data={key: content(key, 1)}))
         lab.stop("far")
-        with pytest.raises(MemoryPoolError, match="of 4 blocks 0 are in use, and 4 were written and wait for their homes"):
+        with pytest.raises(
+            MemoryPoolError, match="of 4 blocks 0 are in use, and 4 were written and wait for their homes"
+        ):
             pool.run(Request(writes=(9,)))
         assert [pool.read(key) for key in range(4)] == [content(key, 1) for key in range(4)]
         lab.start("far")

@@ -141,7 +141,10 @@ def test_nonsense_ends_its_connection_alone(tmp_path: Path) -> None:
 
 def test_address_without_protection_is_refused(tmp_path: Path) -> None:
     settings = Machine("h1").settings(tmp_path, "127.0.0.1:0")
-    with Store(settings) as store, pytest.raises(ConfigError, match=r"127\.0\.0\.1:0: HOST:PORT needs tls, on loopback"):
+    with (
+        Store(settings) as store,
+        pytest.raises(ConfigError, match=r"127\.0\.0\.1:0: HOST:PORT needs tls, on loopback"),
+    ):
         Host(settings, store, COMPUTER)
     with pytest.raises(RefusedError, match="needs tls"):
         Caller("127.0.0.1:7900", None, within_s=1)

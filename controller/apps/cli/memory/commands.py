@@ -62,7 +62,7 @@ def serve(settings: SettingsFile) -> None:
 
 @memory.command()
 @slow("replaying")
-def replay(
+def replay(  # noqa: PLR0917 - a command line's options
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="Block trace (CSV: version, time, op, size, lbn).")],
     settings: SettingsFile,
     compression: Annotated[int, typer.Option(min=1, help="Time runs this many times as fast.")] = 100,
@@ -155,7 +155,7 @@ def _tier_rows(found: PoolStatus) -> Iterator[Cells]:
 
 
 @pool.command()
-def run(
+def run(  # noqa: PLR0917 - a command line's options
     read: Annotated[list[str] | None, typer.Option(metavar="KEYS", help="Blocks to read: 7, or 7-12.")] = None,
     write: Annotated[list[str] | None, typer.Option(metavar="KEYS", help="Blocks to write whole.")] = None,
     operations: Annotated[int, typer.Option(min=0, help="Integer operations.")] = 0,
@@ -182,7 +182,8 @@ def _result_rows(result: Answered) -> Iterator[Cells]:
 
 @pool.command()
 def put(
-    key: Key, file: Annotated[Path, typer.Argument(metavar="FILE", help="Content, at most a block; the rest is 0.")],
+    key: Key,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Content, at most a block; the rest is 0.")],
     address: PoolAddress = "",
 ) -> None:
     """Write a file into a block; when this returns, the block's home has it."""

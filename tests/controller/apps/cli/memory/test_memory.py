@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,10 @@ def invoke(*words: str) -> str:
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
     """Yield the address of a pool of two hosts."""
-    with pool_of(tmp_path, Machine("h1"), Machine("h2")) as (pool, _):
-        with FrameServer(pool.settings.address, None, FrameLimits(), lambda _: PoolTalk(pool)) as server:
-            yield server.address
+    with ExitStack() as stack:
+        pool, _ = stack.enter_context(pool_of(tmp_path, Machine("h1"), Machine("h2")))
+        server = FrameServer(pool.settings.address, None, FrameLimits(), lambda _: PoolTalk(pool))
+        yield stack.enter_context(server).address
 
 
 def test_requests_and_blocks_of_a_pool(address: str, tmp_path: Path) -> None:
@@ -71,7 +73,11 @@ def test_words_that_are_no_keys_and_no_pool() -> None:
 
 
 def test_tiers_of_a_recorded_machine(tmp_path: Path) -> None:
-    rows = list(csv.DictReader(invoke("tiers", "--root", str(write_tree(tmp_path, SERVER, SERVER_LINKS)), "-f", "csv").splitlines()))
+    rows = list(
+        csv.DictReader(
+            invoke("tiers", "--root", str(write_tree(tmp_path, SERVER, SERVER_LINKS)), "-f", "csv").splitlines()
+        )
+    )
     assert [row["tier"] for row in rows] == ["node0", "node1", "node2", "nvme"]
     with pytest.raises(ConfigError, match="is not a machine's root"):
         invoke("tiers", "--root", str(tmp_path / "proc"))

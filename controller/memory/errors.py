@@ -12,7 +12,12 @@ ControllerError
 
 from __future__ import annotations
 
+from typing import Final
+
 from controller.common.errors import ControllerError
+
+MOST: Final = (1 << 63) - 1
+"""Largest key and version of a block."""
 
 
 class MemoryPoolError(ControllerError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 import threading
 import time
 from collections import Counter
@@ -180,12 +181,11 @@ class FrameServer(Closing):
         connection = self._context.wrap_socket(plain, server_side=True)
         with self._lock:
             self._open[connection] = self._open.pop(plain)
-        principal = principal_of_der(connection.getpeercert(binary_form=True) or b"")
-        if principal is None:
-            raise AccessError("this certificate has no role (urn:millrace:role:...) among its names")
-        if principal.role not in _MAY_CALL:
-            raise AccessError(f"{principal.name} has the role {principal.role.value}, which has no access to memory")
-        return connection, principal
+        try:
+            return connection, _principal_of(connection)
+        except AccessError:
+            connection.close()
+            raise
 
     def _answer(self, connection: socket.socket, conversation: Conversation) -> None:
         frame_s = self._limits.frame_ns / NS_PER_S
@@ -198,3 +198,13 @@ class FrameServer(Closing):
             answer = Frame(frame.kind, status=status_of(error), body=str(error).encode())
         connection.settimeout(frame_s)
         send_frame(connection, answer)
+
+
+def _principal_of(connection: ssl.SSLSocket) -> Principal:
+    """Return the caller by its certificate, which TLS has verified; raise AccessError for one without access."""
+    principal = principal_of_der(connection.getpeercert(binary_form=True) or b"")
+    if principal is None:
+        raise AccessError("this certificate has no role (urn:millrace:role:...) among its names")
+    if principal.role not in _MAY_CALL:
+        raise AccessError(f"{principal.name} has the role {principal.role.value}, which has no access to memory")
+    return principal

@@ -17,6 +17,7 @@ from enum import IntEnum
 from typing import Final, Self
 
 from controller.memory.errors import (
+    MOST,
     DamagedError,
     FullError,
     MemoryPoolError,
@@ -105,6 +106,8 @@ class Header:
         magic, kind, tier, status, key, version, length, checksum = HEADER.unpack(data)
         if magic != MAGIC:
             raise WireError("block frame", "does not begin with MRB1")
+        if key > MOST or version > MOST:
+            raise WireError("block frame", f"key {key} or version {version} is more than {MOST}", offset=8)
         if length > MOST_BODY_BYTES:
             raise WireError("block frame", f"a body of {length} bytes, more than {MOST_BODY_BYTES}", offset=24)
         try:

@@ -7,7 +7,7 @@ from typing import Annotated, Final, TypeVar
 import msgspec
 from msgspec import Meta
 
-from controller.memory.errors import RefusedError
+from controller.memory.errors import MOST, RefusedError
 from dataplane.malformed import MALFORMED
 
 MOST_TIERS: Final = 16
@@ -17,7 +17,7 @@ LISTED: Final = 16_384
 """Blocks of one answer to LIST."""
 MOST_OPERATIONS: Final = 1 << 40
 
-Key = Annotated[int, Meta(ge=0, lt=1 << 64)]
+Key = Annotated[int, Meta(ge=0, le=MOST)]
 Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$(?!\n)")]
 _Address = Annotated[str, Meta(min_length=1, max_length=256)]
 _Count = Annotated[int, Meta(ge=0, le=MOST_OPERATIONS)]

@@ -18,9 +18,9 @@ READ = bytes.fromhex("4d524231 03 01 0000 0000000000000007 0000000000000002 0000
 def test_frame_has_these_bytes() -> None:
     assert encode(Frame(Kind.READ, 1, 7, 2)) == READ
     body = b"block"
-    block = struct.pack("!4sBBHQQII", b"MRB1", 4, 2, 0, 1 << 63, 9, 5, zlib.crc32(body)) + body
-    assert encode(Frame(Kind.WRITE, 2, 1 << 63, 9, body)) == block
-    assert decode(block) == Frame(Kind.WRITE, 2, 1 << 63, 9, body, Status.OK, zlib.crc32(body))
+    block = struct.pack("!4sBBHQQII", b"MRB1", 4, 2, 0, 1 << 62, 9, 5, zlib.crc32(body)) + body
+    assert encode(Frame(Kind.WRITE, 2, 1 << 62, 9, body)) == block
+    assert decode(block) == Frame(Kind.WRITE, 2, 1 << 62, 9, body, Status.OK, zlib.crc32(body))
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,7 @@ def test_frame_has_these_bytes() -> None:
         (b"MRB2" + READ[4:], "does not begin with MRB1"),
         (READ[:4] + b"\x63" + READ[5:], "99 is not a valid Kind"),
         (READ[:6] + b"\x00\x63" + READ[8:], "99 is not a valid Status"),
+        (READ[:8] + b"\xff" + READ[9:], "is more than 9223372036854775807"),
         (READ[:24] + struct.pack("!I", MOST_BODY_BYTES + 1) + READ[28:], "more than 4194304"),
         (READ[:24] + struct.pack("!I", 3) + READ[28:], "a body of 0 bytes, not 3"),
         (READ[:28] + b"\0\0\0\x01", "does not match its checksum"),

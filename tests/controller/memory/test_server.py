@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -129,7 +129,9 @@ def test_nonsense_ends_its_connection_alone(tmp_path: Path) -> None:
                 connection.connect(host.address.removeprefix("unix:"))
                 connection.sendall(nonsense)
                 connection.settimeout(30)
-                assert connection.recv(1) == b""
+                # A reset if some of it was not read.
+                with suppress(ConnectionResetError):
+                    assert connection.recv(1) == b""
         assert host.server.counts["WireError"] == 3
         with Caller(host.address, None, within_s=10) as good:
             with pytest.raises(RefusedError, match="there is no tier 9, only 2"):

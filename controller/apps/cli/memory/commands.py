@@ -26,7 +26,7 @@ memory.add_typer(pool)
 PoolAddress = Annotated[
     str, typer.Option("--pool", metavar="unix:PATH", help="Socket of the pool; default: the user's own.")
 ]
-Key = Annotated[int, typer.Argument(min=0, max=(1 << 64) - 1, metavar="KEY", help="Number of the block.")]
+Key = Annotated[int, typer.Argument(min=0, max=(1 << 63) - 1, metavar="KEY", help="Number of the block.")]
 _RANGE: Final = re.compile(r"(\d{1,19})(?:-(\d{1,19}))?")
 _MOST_KEYS: Final = 4096
 

@@ -45,9 +45,9 @@ class FrameLimits(Settings, frozen=True):
     connections: _Number = 256
     """Concurrent connections; more are closed on arrival."""
     connections_per_address: _Number = 64
-    """Of these per address."""
+    """Concurrent connections per address."""
     unauthenticated: _Number = 16
-    """Of these not authenticated yet."""
+    """Concurrent connections that have not authenticated."""
     handshake_ns: _Ns = 5_000_000_000
     """Time to authenticate."""
     frame_ns: _Ns = 10_000_000_000

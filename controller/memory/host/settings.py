@@ -20,7 +20,7 @@ SECTOR_BYTES = 4096
 
 
 class TierKind(StrEnum):
-    """Where a tier's blocks are."""
+    """Kind of memory of a tier."""
 
     DRAM = "dram"
     """Memory of the process, on any NUMA node."""

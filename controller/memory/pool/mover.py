@@ -28,7 +28,7 @@ _RECENT: Final = 1 / 16
 
 @dataclass(slots=True)
 class Moved:
-    """What moves for a request have cost."""
+    """Cost of the moves for a request."""
 
     moved_bytes: int = 0
     remote_bytes: int = 0

@@ -167,16 +167,20 @@ class MemoryPool(Closing):
 
     def measure(self) -> None:
         """Ask all hosts for their tiers' figures, and have those with cores measure the ways to the others."""
+        self.refresh()
+        for destination in self.actors:
+            for source in range(len(self._hosts)):
+                if source != destination and self.catalogue.up[source] and self.catalogue.up[destination]:
+                    self._measure_way(destination, source)
+
+    def refresh(self) -> None:
+        """Ask all hosts for their tiers' figures."""
         for number, host in enumerate(self._hosts):
             if self.catalogue.up[number]:
                 try:
                     self.descriptions[number] = host.status()
                 except HostDownError as error:
                     self.mover.down(error)
-        for destination in self.actors:
-            for source in range(len(self._hosts)):
-                if source != destination and self.catalogue.up[source] and self.catalogue.up[destination]:
-                    self._measure_way(destination, source)
 
     def _measure_way(self, destination: int, source: int) -> None:
         with self.mover.lock:

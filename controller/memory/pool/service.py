@@ -89,7 +89,8 @@ class PoolTalk:
 
 
 def status_of(pool: MemoryPool) -> PoolStatus:
-    """Return a pool's status, with the tiers' figures as of the last measurement."""
+    """Return a pool's status, with the tiers' figures as of now."""
+    pool.refresh()
     with pool.mover.lock:
         blocks = list(pool.catalogue.blocks.values())
         hosts = tuple(

@@ -21,7 +21,7 @@ class Writes(StrEnum):
     THROUGH = "through"
     """Before the request is answered: no acknowledged write is lost with a host's memory."""
     BACK = "back"
-    """When it is evicted: a host that dies takes what was written in its memory since."""
+    """At its eviction: a host that dies takes what was written in its memory since."""
 
 
 @dataclass(frozen=True, slots=True)

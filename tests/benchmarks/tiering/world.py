@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from controller.memory.pool.settings import MemoryPoolSettings, PoolHost
 from controller.memory.pool.values import Writes
 from dataplane.errors import FabricError
 from dataplane.fabric.kernel import KernelFabric
+from dataplane.local.deadline import LocalDeadline
 from dataplane.rpc.access import Principal, Role
 from dataplane.topology.file import loads
 from tests.certificates import Authority
@@ -77,10 +79,29 @@ def world(*, fast_bytes: int = 8 * MIB, home_bytes: int = 1024 * MIB) -> Iterato
                 ],
             }
             _daemon(fabric, host, folder / f"{host}.yaml", document, "memory", "serve")
+        _wait_connected(fabric, addresses)
         hosts = tuple(PoolHost(name=host, address=f"{addresses[host]}:{PORT}") for host in HOSTS)
         tls = authority.settings("pool")
         # Written blocks go home when they are evicted, as in the simulated pool.
         yield World(fabric, MemoryPoolSettings(hosts=hosts, tls=tls, writes=Writes.BACK, waiting=100_000), folder)
+
+
+def _wait_connected(fabric: KernelFabric, addresses: Mapping[str, str]) -> None:
+    """Return once every host reaches every other; raise FabricError if the controller has not filled the tables."""
+    limit = LocalDeadline(_START_S, "the routes of the fabric")
+    for source in HOSTS:
+        for destination in HOSTS:
+            while not fabric.call_in(source, lambda to=destination: _connects(addresses[to])):  # type: ignore[misc]
+                if limit.has_passed():
+                    raise FabricError(f"{source} does not reach {destination}")
+
+
+def _connects(address: str) -> bool:
+    try:
+        socket.create_connection((address, PORT), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def _control(fabric: KernelFabric, folder: Path) -> None:
@@ -88,7 +109,7 @@ def _control(fabric: KernelFabric, folder: Path) -> None:
     topology = folder / "topology.yaml"
     topology.write_text(TOPOLOGY)
     document = {"topology": str(topology), "switches": {"s1": fabric.p4runtime_address("s1")}}
-    _daemon(fabric, "h1", folder / "controller.yaml", document, "controller")
+    _daemon(fabric, "h1", folder / "controller.yaml", document, "controller", "serve")
 
 
 def _daemon(fabric: KernelFabric, host: str, path: Path, document: object, *words: str) -> None:

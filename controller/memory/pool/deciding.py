@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from controller.learning.agent.purpose import MadeFor
 from controller.learning.environment.view import NodesView
 from controller.learning.errors import LearningError
 from controller.learning.heuristics.pool import DataLocal, FastOnly, LeastLoaded, Random, RoundRobin
@@ -20,6 +21,8 @@ from controller.memory.pool.observing import example
 from controller.memory.pool.settings import Rule
 from controller.memory.pool.values import Place, Result
 from controller.scheduling.framework.lessons import Outcome, Standing
+
+_SIX: Final = MadeFor("nodes", network=False, load=False)
 
 
 def rule_of(name: Rule, seed: int = 0) -> Chooser[NodesView]:
@@ -77,9 +80,9 @@ class Decider:
         self.rule, self.policy = rule, policy
 
     @property
-    def sees_network(self) -> bool:
-        """True if observations have the network's features."""
-        return self.policy is not None and self.policy.network.made_for.network
+    def made_for(self) -> MadeFor:
+        """Features that observations need beyond the six."""
+        return _SIX if self.policy is None else self.policy.network.made_for
 
     def decide(self, observation: Observation, view: NodesView, subject: str) -> Decision:
         """Return one of the candidates; raise LearningError if there is none."""
@@ -135,13 +138,7 @@ class Decider:
 def policy_of(settings: LiveSettings, clock_ns: Callable[[], int] = time.monotonic_ns) -> LearningPolicy:
     """Return the network of a pool; raise LearningError for an unusable checkpoint.
 
-    Agents that `millrace scheduler train blocks:FILE` made are taken, without load features: their actions are the
-    nodes of a pool, too.
+    Agents that `millrace scheduler train blocks:FILE` made are taken: their actions are the nodes of a pool, too. Those
+    that observe foretold costs do not fit, and their fallback decides.
     """
-    policy = LearningPolicy(settings, KIND, example, clock_ns)
-    if policy.network.made_for.load:
-        raise LearningError(f"{settings.checkpoint}: it observes load features, which a real pool does not have")
-    return policy
-
-
-KIND: Final = "nodes"
+    return LearningPolicy(settings, "nodes", example, clock_ns)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -51,6 +52,8 @@ class Mover:
         self.lock = threading.Condition()
         self.busy: set[int] = set()
         self.ways: dict[tuple[int, int], WayFigures] = {}
+        self.arriving, self.leaving = Counter[int](), Counter[int]()
+        """Blocks on their way between hosts, by destination and by source."""
         self.lost: dict[int, Lost] = {}
         """Versions that died with a host and have not been found again."""
         self._room_ns, self._clock_ns = room_ns, clock_ns
@@ -241,9 +244,12 @@ class Mover:
         address = "" if source.host == destination.host else self.hosts[source.host].address
         begin_ns = self._clock_ns()
         try:
+            self._count(source.host, destination.host, int(bool(address)))
             self.hosts[destination.host].copy(destination.tier, key, version, address, source.tier)
         except DamagedError as error:
             raise DamagedError(f"block {key} of host {self.hosts[source.host].name}: {error}") from None
+        finally:
+            self._count(source.host, destination.host, -int(bool(address)))
         if address:
             self._note_way(destination.host, source.host, self._clock_ns() - begin_ns)
 
@@ -321,6 +327,11 @@ class Mover:
             f"tier {place.tier} of host {host} stays full: of {capacity} blocks {waiting} are in use, and {stuck} were"
             " written and wait for their homes"
         )
+
+    def _count(self, source: int, destination: int, change: int) -> None:
+        with self.lock:
+            self.leaving[source] += change
+            self.arriving[destination] += change
 
     def _note_way(self, destination: int, source: int, took_ns: int) -> None:
         """Update the mean rate of a way, and take its delay from measurements alone."""

@@ -25,7 +25,7 @@ from controller.memory.pool.catalogue import Block, Catalogue, HostShape
 from controller.memory.pool.deciding import Decider, Decision, View
 from controller.memory.pool.hosts import RemoteHost
 from controller.memory.pool.mover import Moved, Mover
-from controller.memory.pool.observing import Situation, WayFigures
+from controller.memory.pool.observing import ActorLoad, Situation, WayFigures
 from controller.memory.pool.settings import MemoryPoolSettings
 from controller.memory.pool.values import Place, Request, Result, Writes
 from dataplane.clock import NS_PER_S
@@ -33,6 +33,8 @@ from dataplane.closing import Closing
 from dataplane.errors import MillraceError
 
 LOGGER: Final = logging.getLogger("millrace.memory")
+_RECENT: Final = 1 / 16
+"""Weight of the newest request in the mean of a host's."""
 
 
 @dataclass(slots=True)
@@ -78,6 +80,8 @@ class MemoryPool(Closing):
         ints = sum(host.cores * host.int_ops_per_s for host in self.descriptions)
         self._int_ratio = floats / max(ints, 1)
         self._assigned = [0] * len(self.actors)
+        self._service_ns = [0.0] * len(self.actors)
+        """Recent mean of a request's time without its wait."""
         self._numbers = count()
         self.counts: Counter[str] = Counter()
         """Requests by the host that they ran on, and by error."""
@@ -220,15 +224,28 @@ class MemoryPool(Closing):
             min(assigned, self.catalogue.hosts[host].cores)
             for assigned, host in zip(self._assigned, self.actors, strict=True)
         )
+        loads = [
+            ActorLoad(
+                assigned,
+                self.mover.arriving[host],
+                self.mover.leaving[host],
+                service_ns,
+                _local_ns(self.descriptions[host], self.block_bytes),
+                max(self.descriptions[host].float_ops_per_s, 1),
+                max(self.descriptions[host].int_ops_per_s, 1),
+            )
+            for host, assigned, service_ns in zip(self.actors, self._assigned, self._service_ns, strict=True)
+        ]
         return Situation(
-            self.catalogue, self.actors, self.block_bytes, running, slots, self._int_ratio, self.mover.ways
+            self.catalogue, self.actors, self.block_bytes, running, slots, self._int_ratio, self.mover.ways, loads
         )
 
     def _assign(self, job: _Job) -> None:
         """Decide on a job and queue it; the lock is held."""
         situation, blocks = self.situation, job.request.blocks
         view = View(self.catalogue, self.actors, tuple(self._assigned), self.block_bytes, len(blocks))
-        seen = situation.observe(job.request, has_network=self.decider.sees_network)
+        made_for = self.decider.made_for
+        seen = situation.observe(job.request, has_network=made_for.network, has_load=made_for.load)
         if not seen.candidates.any():
             up = [host for host in self.actors if self.catalogue.up[host]]
             problem = (
@@ -273,6 +290,9 @@ class MemoryPool(Closing):
         """Tell the decider and whoever waits; a job whose host, or a host with its data, died is decided on again."""
         with self.mover.lock:
             self._assigned[action] -= 1
+            if not result.error:
+                service_ns = result.response_ns - result.wait_ns
+                self._service_ns[action] += _RECENT * (service_ns - self._service_ns[action])
             self.decider.came(job.key, job.utilisation, None if result.error else result)
             job.attempts += 1
             if is_down and job.attempts <= len(self._hosts):
@@ -405,3 +425,9 @@ def _shape(host: Description) -> HostShape:
         tuple(tier.capacity_bytes // host.block_bytes for tier in host.tiers),
         tuple(not tier.is_cache for tier in host.tiers),
     )
+
+
+def _local_ns(host: Description, block_bytes: int) -> float:
+    """Return the time of reading a block from a host's own slowest tier, 0 if it was not measured."""
+    rates = [tier.read_bps for tier in host.tiers if tier.read_bps]
+    return 8 * block_bytes * NS_PER_S / min(rates) if rates else 0.0

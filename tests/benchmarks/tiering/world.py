@@ -81,7 +81,7 @@ def world(*, fast_bytes: int = 8 * MIB, home_bytes: int = 1024 * MIB) -> Iterato
             _daemon(fabric, host, folder / f"{host}.yaml", document, "memory", "serve")
         _wait_connected(fabric, addresses)
         hosts = tuple(PoolHost(name=host, address=f"{addresses[host]}:{PORT}") for host in HOSTS)
-        tls = authority.settings("pool")
+        tls = authority.settings("pool", Role.SERVICE)
         # Written blocks go home when they are evicted, as in the simulated pool.
         yield World(fabric, MemoryPoolSettings(hosts=hosts, tls=tls, writes=Writes.BACK, waiting=100_000), folder)
 

@@ -14,7 +14,6 @@ from controller.learning.agent.settings import AgentSettings, NetworkSettings
 from controller.learning.agent.weights import gaussian_start
 from controller.learning.environment.pool import Pool
 from controller.learning.environment.settings import PoolSettings
-from controller.learning.errors import LearningError
 from controller.learning.inputs.systems import PoolSystem
 from controller.learning.policy.live import LiveSettings
 from controller.memory.pool.deciding import Decider, policy_of, rule_of
@@ -67,7 +66,24 @@ def test_features_are_those_of_the_simulated_pool(tmp_path: Path) -> None:
     assert common == pytest.approx((seen.utilisation, seen.operations, seen.size, seen.is_write))
 
 
-def test_agent_with_load_features_is_refused(tmp_path: Path) -> None:
-    path = checkpoint_of(tmp_path / "agent.ckpt", simulated(load=True))
-    with pytest.raises(LearningError, match=r"agent\.ckpt: it observes load features, which a real pool does not have"):
-        policy_of(LiveSettings(checkpoint=str(path)))
+def test_features_of_load_follow_queues_and_missing_blocks(tmp_path: Path) -> None:
+    with pool_of(tmp_path, Machine("h1"), Machine("h2", cores=2, fast=8)) as (real, _):
+        for key in range(6):
+            real.write(key, content(key))
+        for key in range(4):
+            real.move(key, 0)
+        with real.mover.lock:
+            real._assigned, real._service_ns = [3, 0], [1_024_000.0, 0.0]
+            seen = real.situation.observe(
+                Request(reads=(0, 4), writes=(5,), int_operations=1 << 20), has_network=True, has_load=True
+            )
+            real._assigned = [0, 0]
+    queued, wait, compute, arriving, leaving, fetching, evicting = seen.load
+    assert queued.tolist() == pytest.approx([2 / 8, 0])  # log2(1 + 3 requests on one core)
+    assert wait.tolist() == pytest.approx([np.log2(1 + 3000) / 24, 0])
+    assert (compute > 0).all()
+    assert arriving.tolist() == leaving.tolist() == [0, 0]
+    # h1 is full and lacks two of the blocks; h2 is empty and lacks all three.
+    assert evicting.tolist() == pytest.approx([np.log2(1 + 2 * BLOCK / 1024) / 24, 0])
+    assert (fetching > 0).all()
+    assert len(seen.row) == len(simulated(load=True).start(0).row)

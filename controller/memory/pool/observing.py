@@ -103,7 +103,10 @@ class Situation:
         rows = [self._load(number, request) for number in range(len(self.actors))]
         queued, *others = np.array(rows, np.float64).T
         times = np.minimum(np.log2(1 + np.array(others) / LOAD_UNIT_NS) / LOAD_BITS, 1)
-        return np.concatenate([[np.minimum(np.log2(1 + queued) / QUEUE_BITS, 1)], times]).astype(np.float32)
+        return (
+            np.minimum(np.log2(1 + queued) / QUEUE_BITS, 1).astype(np.float32),
+            *times.astype(np.float32),
+        )
 
     def _load(self, number: int, request: Request) -> tuple[float, ...]:
         host, load = self.actors[number], self.loads[number]

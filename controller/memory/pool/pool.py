@@ -208,8 +208,8 @@ class MemoryPool(Closing):
         if self._is_closed.is_set():
             return
         self._is_closed.set()
-        for action, host in enumerate(self.actors):
-            for _ in range(self.descriptions[host].cores):
+        for action, number in enumerate(self.actors):
+            for _ in range(self.descriptions[number].cores):
                 self._queues[action].put(None)
         for thread in self._threads:
             thread.join()

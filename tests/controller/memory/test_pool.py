@@ -244,7 +244,7 @@ def test_rules_of_the_simulated_pool_decide_here(tmp_path: Path) -> None:
             pool.write(key, content(key))
         assert [pool.run(Request(reads=(key,))).host for key in (0, 1, 2, 3, 1)] == ["h1", "h2", "h1", "h2", "h2"]
     for rule in ("fast-only", "least-loaded"):
-        with pool_of(tmp_path, *TWO, rule=rule) as (pool, _):  # type: ignore[arg-type]
+        with pool_of(tmp_path, *TWO, rule=rule) as (pool, _):
             assert {pool.run(Request(reads=(key,))).host for key in range(4)} == {"h1", "h2"}
 
 

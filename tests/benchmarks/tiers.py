@@ -5,8 +5,8 @@ at the first host. Bursts of cloudPhysicsIO are replayed in stretched time: a qu
 between them and Python would not keep up otherwise. Caches are empty at the start of each part.
 
 - live_tokens_over_lru, live_tokens_over_fast_only, live_tokens_over_data_local: mean response of the rule over that of
-  the network, on the same requests; above 1 the network is better. `lru` takes hosts in turn and leaves the rest to
-  eviction, which is least recently used for all.
+  the network on the same requests, the median over rounds in changing order; above 1 the network is better. `lru`
+  takes hosts in turn and leaves the rest to eviction, which is least recently used for all.
 - remote_read_us: median time to read a block of 64 KiB from another host's file.
 - mover_mb_per_s: blocks that move from another host's file into fast memory, four at a time.
 

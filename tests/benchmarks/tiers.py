@@ -1,7 +1,7 @@
 """A real pool of hybrid memory over a kernel fabric: decisions compared live, remote reads, moves.
 
 Hosts are processes in namespaces around a Millrace switch, with fast memory, files, and TLS between them; the pool runs
-at the first host. Bursts of cloudPhysicsIO are replayed in stretched time: a quarter as fast, as hardly anything comes
+at the first host. Bursts of cloudPhysicsIO are replayed in stretched time: a tenth as fast, as hardly anything comes
 between them and Python would not keep up otherwise. Caches are empty at the start of each part.
 
 - live_tokens_over_lru, live_tokens_over_fast_only, live_tokens_over_data_local: mean response of the rule over that of

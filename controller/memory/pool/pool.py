@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -33,6 +33,7 @@ from dataplane.closing import Closing
 from dataplane.errors import MillraceError
 
 LOGGER: Final = logging.getLogger("millrace.memory")
+_MOVES_AT_A_TIME: Final = 8
 _RECENT: Final = 1 / 16
 """Weight of the newest request in the mean of a host's."""
 
@@ -164,10 +165,14 @@ class MemoryPool(Closing):
         """Bring all blocks home, so that a comparison begins with empty fast memories."""
         with self.mover.lock:
             cached = [block.key for block in self.catalogue.blocks.values() if block.cached is not None]
-        for key in cached:
-            with self.mover.held([key]), self.mover.noticing():
-                while self.catalogue.blocks[key].cached is not None:
-                    self.mover.evict(key, Moved())
+        with ThreadPoolExecutor(_MOVES_AT_A_TIME) as workers:
+            for _ in workers.map(self._take_home, cached):
+                pass
+
+    def _take_home(self, key: int) -> None:
+        with self.mover.held([key]), self.mover.noticing():
+            while self.catalogue.blocks[key].cached is not None:
+                self.mover.evict(key, Moved())
 
     def measure(self) -> None:
         """Ask all hosts for their tiers' figures, and have those with cores measure the ways to the others."""

@@ -28,9 +28,9 @@ AGENT = AgentSettings(
     training=TrainingSettings(
         discount=0.0,
         buffer=16_384,
-        start=1024,
-        batches=2,
-        train_every=64,
+        start=512,
+        batches=4,
+        train_every=32,
         publish_every=256,
         remove_sampled=False,
         drop_duplicates=False,
@@ -60,8 +60,8 @@ class Plan:
     round_s: int
 
 
-WHOLE = Plan(stretch=4, learning_s=120, rounds=12, round_s=10)
-QUICK = Plan(stretch=4, learning_s=24, rounds=2, round_s=5)
+WHOLE = Plan(stretch=10, learning_s=150, rounds=12, round_s=9)
+QUICK = Plan(stretch=10, learning_s=40, rounds=2, round_s=5)
 LESSON_AT_S, ROUNDS_AT_S = 5_618, 1_772
 """Times of the trace at which the bursts have begun; what is learned from is not what is compared on."""
 

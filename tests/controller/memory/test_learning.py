@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -9,17 +10,18 @@ import numpy as np
 import pytest
 
 from controller.learning.agent.agents import new_checkpoint
-from controller.learning.agent.records import save_checkpoint
-from controller.learning.agent.settings import AgentSettings, NetworkSettings
+from controller.learning.agent.records import load_checkpoint, save_checkpoint
+from controller.learning.agent.settings import AgentSettings, NetworkSettings, TrainingSettings
 from controller.learning.agent.weights import gaussian_start
 from controller.learning.environment.pool import Pool
 from controller.learning.environment.settings import PoolSettings
 from controller.learning.inputs.systems import PoolSystem
-from controller.learning.policy.live import LiveSettings
+from controller.learning.policy.live import LearnSettings, LiveSettings
 from controller.memory.pool.deciding import Decider, policy_of, rule_of
 from controller.memory.pool.replay import Timed, workload_for
 from controller.memory.pool.values import Request
 from tests.controller.memory.machines import BLOCK, Machine, content, pool_of
+from tests.waiting import wait_until
 
 AGENT = AgentSettings(network=NetworkSettings(form="tokens", hidden=16, heads=2, layers=1, feed_forward=16, dropout=0))
 REQUESTS = tuple(Timed(1_000_000 * n, Request(reads=(n % 3,), writes=(3,), float_operations=1 << 20)) for n in range(8))
@@ -87,3 +89,26 @@ def test_features_of_load_follow_queues_and_missing_blocks(tmp_path: Path) -> No
     assert evicting.tolist() == pytest.approx([np.log2(1 + 2 * BLOCK / 1024) / 24, 0])
     assert fetching[1] > 0
     assert len(seen.row) == len(simulated(load=True).start(0).row)
+
+
+def test_network_learns_from_requests_with_and_without_evictions(tmp_path: Path) -> None:
+    """In shadow, by a process of its own; what it has learned is in the checkpoint when the pool ends."""
+    if find_spec("torch") is None:
+        pytest.skip("needs PyTorch")
+    training = TrainingSettings(buffer=16, start=8, batch=4, batches=1, train_every=8, publish_every=8)
+    agent = msgspec.structs.replace(AGENT, training=msgspec.structs.replace(training, remove_sampled=False))
+    learn = LearnSettings(agent=agent, latency_unit_ns=1_000_000, load_features=True)
+    path = tmp_path / "agent.ckpt"
+    decider = Decider(rule_of("lru"), policy_of(LiveSettings(checkpoint=str(path), learn=learn)))
+    decider.open()
+    try:
+        with pool_of(tmp_path, Machine("h1"), Machine("h2"), decider=decider) as (real, _):
+            results = [real.run(Request(writes=(key,))) for key in range(24)]
+        wait_until(lambda: decider.standing is not None and decider.standing.training["steps"] > 0, limit_s=120)
+    finally:
+        decider.close()
+    standing = decider.standing
+    assert standing is not None
+    assert standing.experiences == {"started": 24}
+    assert {result.evicted_bytes for result in results} == {0, BLOCK}
+    assert load_checkpoint(path).version > 0

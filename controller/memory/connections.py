@@ -123,6 +123,8 @@ class Caller(Closing):
             self._connection = self._opened(address, context)
         except ssl.SSLCertVerificationError as error:
             raise RefusedError(f"{self._name}: its certificate: {error.verify_message}") from None
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            raise HostDownError(self._name, "it closed the connection") from None
         except ssl.SSLError as error:
             raise RefusedError(f"{self._name}: TLS failed: {error.reason or error}") from None
         except OSError as error:

@@ -30,10 +30,6 @@ from tests.certificates import Authority
 from tests.controller.memory.machines import BLOCK, COMPUTER, Machine, content
 from tests.waiting import wait_until
 
-LIMITS = FrameLimits(
-    connections=8, connections_per_address=8, unauthenticated=3, handshake_ns=200_000_000, frame_ns=200_000_000
-)
-
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
@@ -48,9 +44,10 @@ def served(settings: HostSettings) -> Iterator[Host]:
 
 @pytest.fixture
 def over_tls(tmp_path: Path, authority: Authority) -> Iterator[Host]:
-    """Yield a host on loopback with little patience."""
+    """Yield a host on loopback that takes three callers at a time who have not authenticated."""
     settings = Machine("h1").settings(tmp_path, "127.0.0.1:0")
-    with served(msgspec.structs.replace(settings, tls=authority.settings("h1"), limits=LIMITS)) as host:
+    limits = FrameLimits(unauthenticated=3, handshake_ns=600_000_000_000)
+    with served(msgspec.structs.replace(settings, tls=authority.settings("h1"), limits=limits)) as host:
         yield host
 
 
@@ -107,19 +104,30 @@ def test_roles_decide_what_a_caller_may_do(over_tls: Host, authority: Authority)
     wait_until(lambda: over_tls.server.counts["AccessError"] == 2)
 
 
-def test_silent_and_slow_callers_lose_their_place(over_tls: Host, authority: Authority) -> None:
+def test_callers_without_a_handshake_are_few(over_tls: Host, authority: Authority) -> None:
     host, _, port = over_tls.address.rpartition(":")
     silent = [socket.create_connection((host, int(port))) for _ in range(3)]
     wait_until(lambda: over_tls.server._waiting == 3)
     with pytest.raises(HostDownError):
         caller(over_tls, authority.settings("pool"))
     assert over_tls.server.counts["too many unauthenticated connections"] == 1
-    wait_until(lambda: over_tls.server._waiting == 0)
-    with caller(over_tls, authority.settings("pool")) as slow:
-        slow._connection.sendall(b"MRB1\x02")  # and no more of the header
-        wait_until(lambda: not over_tls.server._open)
     for connection in silent:
         connection.close()
+    wait_until(lambda: over_tls.server._waiting == 0)
+    with caller(over_tls, authority.settings("pool")) as it:
+        assert it.call(Frame(Kind.STATUS)).body
+
+
+@pytest.mark.parametrize("begun", [b"", b"MRB1\x02"])
+def test_silent_and_slow_callers_lose_their_place(tmp_path: Path, begun: bytes) -> None:
+    limits = FrameLimits(frame_ns=50_000_000, idle_ns=50_000_000)
+    with served(msgspec.structs.replace(Machine("h1").settings(tmp_path), limits=limits)) as host:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(host.address.removeprefix("unix:"))
+            connection.sendall(begun)
+            connection.settimeout(60)
+            assert connection.recv(1) == b""
+        wait_until(lambda: host.server.counts["TimeoutError"] == 1)
 
 
 def test_nonsense_ends_its_connection_alone(tmp_path: Path) -> None:
@@ -155,3 +163,13 @@ def test_address_without_protection_is_refused(tmp_path: Path) -> None:
 def test_socket_is_its_users_alone(tmp_path: Path) -> None:
     with served(Machine("h1").settings(tmp_path)):
         assert (tmp_path / "h1.sock").stat().st_mode & 0o777 == 0o600
+
+
+def test_handshake_has_little_time(tmp_path: Path, authority: Authority) -> None:
+    settings = Machine("h1").settings(tmp_path, "127.0.0.1:0")
+    limits = FrameLimits(handshake_ns=50_000_000)
+    with served(msgspec.structs.replace(settings, tls=authority.settings("h1"), limits=limits)) as host:
+        address, _, port = host.address.rpartition(":")
+        with socket.create_connection((address, int(port))) as silent:
+            silent.settimeout(60)
+            assert silent.recv(1) == b""

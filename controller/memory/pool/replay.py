@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from controller.memory.errors import MemoryPoolError
 from controller.memory.pool.pool import MemoryPool
 from controller.memory.pool.values import Request, Result
 from dataplane.clock import NS_PER_S
+
+_WRITES_AT_A_TIME: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +97,9 @@ def load_blocks(pool: MemoryPool, requests: Sequence[Timed]) -> int:
     content = bytes(pool.block_bytes)
     wanted = dict.fromkeys(key for timed in requests for key in timed.request.reads)
     missing = [key for key in wanted if (block := pool.catalogue.blocks.get(key)) is None or not block.version]
-    for key in missing:
-        pool.write(key, content)
+    with ThreadPoolExecutor(_WRITES_AT_A_TIME) as workers:
+        for _ in workers.map(lambda key: pool.write(key, content), missing):
+            pass
     return len(missing)
 
 

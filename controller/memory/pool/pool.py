@@ -33,6 +33,7 @@ from dataplane.closing import Closing
 from dataplane.errors import MillraceError
 
 LOGGER: Final = logging.getLogger("millrace.memory")
+_CLOSED: Final = "the pool is closed"
 _MOVES_AT_A_TIME: Final = 8
 _RECENT: Final = 1 / 16
 """Weight of the newest request in the mean of a host's."""
@@ -100,13 +101,15 @@ class MemoryPool(Closing):
     def submit(self, request: Request) -> Future[Result]:
         """Decide where a request runs and queue it there; the result tells of a failure, too.
 
-        Raise RefusedError if too many wait.
+        Raise RefusedError if too many wait, or if the pool is closed.
         """
         job = _Job(request, self._clock_ns(), f"request-{next(self._numbers)}", Future())
         if not request.blocks:
             job.outcome.set_result(Result("", error="it names no block"))
             return job.outcome
         with self.mover.lock:
+            if self._is_closed.is_set():
+                raise RefusedError(_CLOSED)
             if sum(self._assigned) >= self.settings.waiting:
                 raise RefusedError(f"{self.settings.waiting} requests wait: try again later")
             self._assign(job)
@@ -210,9 +213,11 @@ class MemoryPool(Closing):
 
     def close(self) -> None:
         """End all work; what waits is not run. Blocks stay where they are."""
-        if self._is_closed.is_set():
-            return
-        self._is_closed.set()
+        with self.mover.lock:
+            if self._is_closed.is_set():
+                return
+            # Nothing is queued from now on, so that each thread's end is the last in its queue.
+            self._is_closed.set()
         for action, number in enumerate(self.actors):
             for _ in range(self.descriptions[number].cores):
                 self._queues[action].put(None)
@@ -275,7 +280,7 @@ class MemoryPool(Closing):
             if job is None:
                 return
             if self._is_closed.is_set():
-                job.outcome.set_result(Result("", error="the pool is closed"))
+                job.outcome.set_result(Result("", error=_CLOSED))
                 continue
             begin_ns, is_down = self._clock_ns(), False
             try:
@@ -300,7 +305,7 @@ class MemoryPool(Closing):
                 self._service_ns[action] += _RECENT * (service_ns - self._service_ns[action])
             self.decider.came(job.key, job.utilisation, None if result.error else result)
             job.attempts += 1
-            if is_down and job.attempts <= len(self._hosts):
+            if is_down and job.attempts <= len(self._hosts) and not self._is_closed.is_set():
                 self.counts["decided again"] += 1
                 job.key = f"{job.key}-again"
                 self._assign(job)

@@ -258,3 +258,17 @@ def test_busy_block_waits_for_the_request_that_has_it(two: tuple[MemoryPool, Lab
         assert not read
     thread.join()
     assert read == [content(0)]
+
+
+def test_closed_pool_answers_what_waits_and_takes_no_more(tmp_path: Path) -> None:
+    with pool_of(tmp_path, Machine("h1")) as (pool, _):
+        pool.write(0, content(0))
+        with pool.mover.held([0]):
+            waiting = [pool.submit(Request(reads=(0,))) for _ in range(3)]
+            closing = threading.Thread(target=pool.close)
+            closing.start()
+            wait_until(pool._is_closed.is_set)
+            with pytest.raises(RefusedError, match="the pool is closed"):
+                pool.submit(Request(reads=(0,)))
+        closing.join()
+        assert [future.result().error for future in waiting][1:] == ["the pool is closed"] * 2

@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+from contextlib import AsyncExitStack
 from typing import Final
 
+from prometheus_client import CollectorRegistry
+
 from controller.learning.errors import LearningError
+from controller.memory.errors import MemoryPoolError
 from controller.memory.frame_server import FrameLimits, FrameServer
 from controller.memory.pool.deciding import Decider, policy_of, rule_of
+from controller.memory.pool.metrics import Metrics
 from controller.memory.pool.pool import MemoryPool
-from controller.memory.pool.service import PoolTalk
+from controller.memory.pool.service import PoolTalk, status_of
 from controller.memory.pool.settings import MemoryPoolSettings
 from dataplane.daemon import Daemon, Lifecycle
+from dataplane.metrics_server import serve_metrics
 from dataplane.running import run_until
 
 LOGGER: Final = logging.getLogger("millrace.memory-pool")
@@ -32,9 +38,14 @@ async def _serve(settings: MemoryPoolSettings, lifecycle: Lifecycle[MemoryPoolSe
     pool = await asyncio.to_thread(MemoryPool, settings, decider)
     try:
         await asyncio.to_thread(decider.open)
-        with FrameServer(settings.address, None, FrameLimits(), lambda _: PoolTalk(pool)) as server:
+        async with AsyncExitStack() as stack:
+            registry = CollectorRegistry()
+            registry.register(Metrics(lambda: status_of(pool)))
+            where = serve_metrics(registry, settings.metrics, stack, MemoryPoolError)
+            server = FrameServer(settings.address, None, FrameLimits(), lambda _: PoolTalk(pool))
+            stack.enter_context(server)
             hosts = ", ".join(host.name for host in settings.hosts)
-            lifecycle.ready(f"pool {settings.name} of {hosts} at {server.address}")
+            lifecycle.ready(f"pool {settings.name} of {hosts} at {server.address}{where}")
             await run_until(_sense(pool, decider), lifecycle.stop)
     finally:
         await asyncio.to_thread(functools.partial(_close, pool, decider))

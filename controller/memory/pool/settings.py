@@ -24,6 +24,14 @@ class PoolHost(Settings, frozen=True):
     address: Annotated[str, Meta(min_length=1, max_length=256)]
 
 
+class PoolMetrics(Settings, frozen=True):
+    """Address of a pool's Prometheus metrics."""
+
+    address: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 9466
+    """TCP port; 0: any free one."""
+
+
 class MemoryPoolSettings(Settings, frozen=True):
     """A pool of memory."""
 
@@ -33,6 +41,8 @@ class MemoryPoolSettings(Settings, frozen=True):
     address: str = default_address("memory-pool")
     """UNIX socket for requests."""
     tls: TlsSettings | None = None
+    metrics: PoolMetrics | None = None
+    """Prometheus metrics; null: none."""
     writes: Writes = Writes.THROUGH
     rule: Rule = "data-local"
     """Decides where requests run, as far as `learned` does not."""

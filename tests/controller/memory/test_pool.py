@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from prometheus_client import CollectorRegistry
 
 from controller.learning.environment.rewarding import reward
 from controller.learning.environment.settings import PoolSettings
@@ -16,7 +17,9 @@ from controller.learning.policy.live import LearnSettings
 from controller.learning.values import Observation
 from controller.memory.errors import MemoryPoolError, NoBlockError, RefusedError
 from controller.memory.pool.deciding import Decider, Decision, rule_of
+from controller.memory.pool.metrics import Metrics
 from controller.memory.pool.pool import MemoryPool
+from controller.memory.pool.service import status_of
 from controller.memory.pool.values import Place, Request, Result, Writes
 from controller.scheduling.framework.lessons import Outcome
 from tests.controller.memory.machines import BLOCK, Lab, Machine, content, lab_of, pool_of, pool_settings
@@ -272,3 +275,22 @@ def test_closed_pool_answers_what_waits_and_takes_no_more(tmp_path: Path) -> Non
                 pool.submit(Request(reads=(0,)))
         closing.join()
         assert [future.result().error for future in waiting][1:] == ["the pool is closed"] * 2
+
+
+def test_metrics_show_tiers_blocks_and_requests(tmp_path: Path) -> None:
+    registry = CollectorRegistry()
+    with pool_of(tmp_path, Machine("h1"), Machine("h2"), writes=Writes.BACK) as (pool, lab):
+        registry.register(Metrics(lambda: status_of(pool)))
+        for key in range(5):
+            pool.run(Request(writes=(key,)))
+        lab.stop("h2")
+        pool.refresh()
+
+        def value(name: str, **labels: str) -> float | None:
+            return registry.get_sample_value(f"millrace_memory_{name}", labels)
+
+        assert (value("host_up", host="h1"), value("host_up", host="h2")) == (1, 0)
+        used = {"host": "h1", "tier": "fast", "kind": "dram", "of": "used"}
+        assert value("tier_bytes", **used) == len(list(pool.catalogue.cached_at(Place(0, 0)))) * BLOCK
+        assert value("requests_total", by="h1") == pool.counts["h1"]
+        assert value("blocks", state="lost") == len(pool.mover.lost)

@@ -1,8 +1,8 @@
 """A real pool of hybrid memory over a kernel fabric: decisions compared live, remote reads, moves.
 
 Hosts are processes in namespaces around a Millrace switch, with fast memory, files, and TLS between them; the pool runs
-at the first host. Bursts of cloudPhysicsIO are replayed in stretched time: a tenth as fast, as hardly anything comes
-between them and Python would not keep up otherwise. Caches are empty at the start of each part.
+at the first host. Bursts of cloudPhysicsIO are replayed in stretched time, a fortieth as fast, as hardly anything comes
+between them and Python on two shared processors does not keep up with more. Caches are empty at the start of each part.
 
 - live_tokens_over_lru, live_tokens_over_fast_only, live_tokens_over_data_local: mean response of the rule over that of
   the network on the same requests, the median over rounds in changing order; above 1 the network is better. `lru`

@@ -31,7 +31,7 @@ AGENT = AgentSettings(
         buffer=16_384,
         start=512,
         batches=4,
-        train_every=32,
+        train_every=64,
         publish_every=256,
         remove_sampled=False,
         drop_duplicates=False,
@@ -58,14 +58,15 @@ class Plan:
     time is stretched, not compressed: a second of the trace takes `stretch`.
     """
 
+    learning_stretch: int
     stretch: int
     learning_s: int
     rounds: int
     round_s: int
 
 
-WHOLE = Plan(stretch=10, learning_s=150, rounds=6, round_s=18)
-QUICK = Plan(stretch=10, learning_s=40, rounds=1, round_s=6)
+WHOLE = Plan(learning_stretch=20, stretch=40, learning_s=150, rounds=6, round_s=18)
+QUICK = Plan(learning_stretch=20, stretch=40, learning_s=40, rounds=1, round_s=6)
 FAST_BYTES = 2 * MIB
 """So little that evictions begin within a second or two."""
 LESSON_AT_S, ROUNDS_AT_S = 5_621, 1_781
@@ -82,8 +83,8 @@ def measure(*, quick: bool) -> dict[str, float | None]:
 
 def _measured(made: World, plan: Plan) -> dict[str, float | None]:
     requests = trace(FILE, BlockSettings(time_compression=1, extent_bytes=BLOCK_BYTES))
-    (lesson,) = _cut(requests, LESSON_AT_S, [plan.learning_s], plan)
-    rounds = _cut(requests, ROUNDS_AT_S, [plan.round_s] * plan.rounds, plan)
+    (lesson,) = _cut(requests, LESSON_AT_S, [plan.learning_s], plan.learning_stretch)
+    rounds = _cut(requests, ROUNDS_AT_S, [plan.round_s] * plan.rounds, plan.stretch)
     learn = LearnSettings(agent=AGENT, latency_unit_ns=LATENCY_UNIT_NS, load_features=True)
     shadow = LiveSettings(
         checkpoint=str(made.folder / "agent.ckpt"),
@@ -123,13 +124,13 @@ def _measured(made: World, plan: Plan) -> dict[str, float | None]:
     return {f"live_tokens_over_{name.replace('-', '_')}": _over(played[name], played["tokens"]) for name in RULES}
 
 
-def _cut(requests: Sequence[Timed], at_s: int, lengths_s: Sequence[int], plan: Plan) -> list[Sequence[Timed]]:
+def _cut(requests: Sequence[Timed], at_s: int, lengths_s: Sequence[int], stretch: int) -> list[Sequence[Timed]]:
     """Return successive parts of the trace from a stamp on, each of so many seconds of stretched time."""
     parts: list[Sequence[Timed]] = []
-    begin_ns = at_s * NS_PER_S * plan.stretch
+    begin_ns = at_s * NS_PER_S * stretch
     for length_s in lengths_s:
         end_ns = begin_ns + length_s * NS_PER_S
-        stretched = (replace(timed, at_ns=timed.at_ns * plan.stretch) for timed in requests)
+        stretched = (replace(timed, at_ns=timed.at_ns * stretch) for timed in requests)
         part = [timed for timed in stretched if begin_ns <= timed.at_ns < end_ns]
         assert part, f"the trace ends before {end_ns} ns"
         parts.append(part)

@@ -31,6 +31,45 @@ class MemoryUse:
     total_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class NumaMemory:
+    """Memory of a NUMA node; `distances` are those to all nodes, in the order of their numbers, 10 to itself.
+
+    Without processors it is more distant DRAM (`is_cxl` if it comes over CXL), or memory of NVDIMMs.
+    """
+
+    number: int
+    total_bytes: int
+    free_bytes: int
+    has_processors: bool
+    distances: tuple[int, ...]
+    is_cxl: bool
+    is_nvdimm: bool
+
+
+def read_numa_memory(root: Root) -> tuple[NumaMemory, ...]:
+    """Return the memory of all NUMA nodes that have some, by their number."""
+    numbers = [integer_of(name.removeprefix("node")) for name in root.names(*_NODES) if re.fullmatch(r"node\d+", name)]
+    nodes = (_numa_memory(root, number) for number in sorted(number for number in numbers if number is not None))
+    return tuple(node for node in nodes if node.total_bytes)
+
+
+def _numa_memory(root: Root, number: int) -> NumaMemory:
+    name = f"node{number}"
+    entries = _meminfo(root.text(*_NODES, name, "meminfo"))
+    words = (root.text(*_NODES, name, "distance") or "").split()
+    has_processors = bool(root.text(*_NODES, name, "cpulist"))
+    return NumaMemory(
+        number,
+        entries.get("MemTotal", 0),
+        entries.get("MemFree", 0),
+        has_processors,
+        tuple(distance for word in words if (distance := integer_of(word)) is not None and distance >= 0),
+        not has_processors and _comes_from(root, name, "cxl"),
+        _is_nvdimm(root, name),
+    )
+
+
 def read_media(root: Root) -> tuple[MemoryMedium, ...]:
     """Return the machine's memory media, those of one kind with the same figures as one."""
     media = [*_of_nodes(root), *_of_disks(root)]
@@ -79,11 +118,14 @@ def _of_node(root: Root, node: str) -> MemoryMedium:
 
 def _is_nvdimm(root: Root, node: str) -> bool:
     """Return whether a node has no processor and is memory of an NVDIMM bus."""
-    if root.text(*_NODES, node, "cpulist"):
-        return False
+    return not root.text(*_NODES, node, "cpulist") and _comes_from(root, node, "ndbus")
+
+
+def _comes_from(root: Root, node: str, bus: str) -> bool:
+    """Return whether a node's memory is that of a DAX device below a bus."""
     dax = ("sys", "bus", "dax", "devices")
     return any(
-        root.text(*dax, name, "target_node") == node.removeprefix("node") and "ndbus" in (root.link(*dax, name) or "")
+        root.text(*dax, name, "target_node") == node.removeprefix("node") and bus in (root.link(*dax, name) or "")
         for name in root.names(*dax)
     )
 

@@ -37,6 +37,9 @@ from controller.learning.agent.agents import new_checkpoint
 from controller.learning.agent.settings import AgentSettings, NetworkSettings
 from controller.learning.errors import LearningError
 from controller.learning.values import COMMON, Experience, Observation
+from controller.memory import frames as memory_frames
+from controller.memory import messages as memory_messages
+from controller.memory.errors import RefusedError
 from controller.network.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from controller.network.paths.service import paths_pb2
 from controller.network.paths.service.messages import route_set_message, route_set_of
@@ -175,6 +178,25 @@ OTHERS = (
         (_FRAME[:12] + _FRAME[16:],),  # without its VLAN tag
         refuses=(WireError,),
         may_be_cut=True,
+    ),
+    Decoder(
+        "controller.memory.frames.decode",
+        memory_frames.decode,
+        (memory_frames.encode(memory_frames.Frame(memory_frames.Kind.WRITE, 2, 1 << 62, 9, b"block")),),
+        write=memory_frames.encode,
+    ),
+    Decoder(
+        "controller.memory.frames.Header.decode",
+        memory_frames.Header.decode,
+        (memory_frames.Frame(memory_frames.Kind.READ, 1, 7, 2).header().encode(),),
+        write=memory_frames.Header.encode,
+    ),
+    Decoder(
+        "controller.memory.messages.decoded",
+        lambda data: memory_messages.decoded(data, memory_messages.Run),
+        (memory_messages.encoded(memory_messages.Run(reads=(1, 2), writes=((3, 4),), int_operations=5)),),
+        refuses=(RefusedError,),
+        write=memory_messages.encoded,
     ),
     Decoder("tests.reference.flow_key.read_fields", read_fields, (_FRAME, _FRAME6), (), may_be_cut=True),
     Decoder(

@@ -12,6 +12,8 @@ from controller.acceleration.running.channels import Limits as WorkerLimits
 from controller.apiserver.settings import ApiLimits
 from controller.cluster.alto.settings import ADDRESS as ALTO_ADDRESS
 from controller.cluster.alto.settings import AltoSettings
+from controller.memory.frame_server import FrameLimits
+from controller.memory.host.settings import HostSettings, TierKind, TierSettings
 from controller.network.aggregation.service.settings import JobSettings
 from controller.network.paths.settings import ADDRESS as PATHS_ADDRESS
 from controller.probing.kernels.transfers.pull import Limits as TransferLimits
@@ -35,6 +37,7 @@ LISTENS = re.compile(
     r"(opened|sock|probe|found|listening|server|socket|_socket|_listening)\.bind\((?!ETHTOOL|library)|\.add_(in)?secure_port\("
     r"|\bsocket\.create_server\(|\basyncio\.start_(unix_)?server\(|\.create_datagram_endpoint\("
 )
+MEMORY = TierSettings(name="t", kind=TierKind.DRAM, capacity_bytes=1 << 20)
 ROWS = {
     "collectors/ingest/report_sources.py": "collector, reports (UDP)",
     "controller/balance/levers/running_program.py": "programs of balanced units (UNIX)",
@@ -43,6 +46,7 @@ ROWS = {
     "controller/probing/kernels/transfers/network.py": "probes: warm server (UNIX), transfers (TCP)",
     "controller/probing/running/warm.py": "probes: warm server (UNIX), transfers (TCP)",
     "controller/apps/up/control.py": "`millrace up`, control (UNIX)",
+    "controller/memory/connections.py": "memory: hosts' blocks, pool (UNIX, TCP)",
     "dataplane/allreduce/transports.py": "worker of an all-reduce (UDP)",
     "dataplane/fabric/agent.py": "fabric in the kernel, traffic of its hosts (UDP)",
     "dataplane/fabric/live/kernel.py": "fabric in the kernel, reports (UDP)",
@@ -92,6 +96,8 @@ def row_of(begins: str, index: int = 0) -> str:
         ("ALTO", ALTO_ADDRESS),
         ("kube-scheduler", EXTENDER_ADDRESS),
         ("content producer", f"127.0.0.1:{UDP_PORT}"),
+        ("memory: hosts", HostSettings(name="h", tiers=(MEMORY,), cores=0).address),
+        ("memory: hosts", default_address("memory-pool")),
         ("worker of `millrace accel`", default_address("accel-worker")),
     ],
 )
@@ -144,6 +150,13 @@ TOLD = {
     ("metrics", LIMITS_TABLE): ((MetricsLimits(), "{connections} connections | silent {silent_s}, whole {whole_s} |"),),
     ("content producer", LIMITS_TABLE): (
         (Quotas(), " {names} names, {bytes}, {open_writes} open writes ({open_bytes})"),
+    ),
+    ("memory: hosts", LIMITS_TABLE): (
+        (
+            FrameLimits(),
+            "{connections} connections, {connections_per_address} of an address, {unauthenticated} not auth",
+        ),
+        (FrameLimits(), "| handshake {handshake_ns}, rest of a frame {frame_ns}, silence {idle_ns} |"),
     ),
     ("worker of `millrace accel`", LIMITS_TABLE): (
         (

@@ -113,6 +113,19 @@ class PlainPool:
         """Return how many tasks are assigned to a node and have not ended."""
         return sum(engine.assigned for engine in self._nodes[action].engines)
 
+    def slots(self, action: int) -> int:
+        """Return how many tasks a node runs at a time."""
+        return sum(engine.slots for engine in self.model.system.nodes[action].engines)
+
+    def fast_bytes(self, action: int) -> int:
+        """Return the capacity of a node's fast memory."""
+        return self.model.system.nodes[action].memories[0].capacity_bytes
+
+    @property
+    def needed_bytes(self) -> int:
+        """Size of all data of the task to decide on."""
+        return int(self.model.data_bytes[self.task])
+
     def save(self) -> PlainSaved:
         """Return this moment, to go back to."""
         return PlainSaved(deepcopy({name: value for name, value in vars(self).items() if name != "model"}))

@@ -32,11 +32,16 @@ SETTINGS = {
     "scheduler": "{}\n",
     "placement": "{}\n",
     "balance": "{}\n",
+    "memory": (
+        "name: h1\ntiers:\n- {name: dram, kind: dram, capacity_bytes: 1MiB}\n"
+        "- {name: file, kind: file, capacity_bytes: 4MiB, path: /var/lib/millrace/h1.blocks}\n"
+    ),
+    "memory-pool": 'hosts: [{name: h1, address: "unix:/run/millrace/memory.sock"}]\n',
     "centre": "centre: east\nstate: /var/lib/millrace-centre\ntrial: {kernels: [dot]}\n",
     "node": "node: losa1\nstate: /var/lib/millrace-node\n",
 }
 AS_THE_PAGE = ("collector", "paths", "controller")
-OTHERS = ("fabric", "api", "scheduler", "placement", "balance")
+OTHERS = ("fabric", "api", "scheduler", "placement", "balance", "memory", "memory-pool")
 
 
 @pytest.fixture(scope="module")

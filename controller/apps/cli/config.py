@@ -32,6 +32,8 @@ SETTINGS: Final = {
     "demo": ("controller.apps.demo.settings", "DemoSettings"),
     "extender": ("controller.scheduling.extender.process", "ExtenderSettings"),
     "fabric": ("dataplane.fabric.live.settings", "FabricSettings"),
+    "memory": ("controller.memory.host.settings", "HostSettings"),
+    "memory-pool": ("controller.memory.pool.settings", "MemoryPoolSettings"),
     "node": ("controller.workloads.nodes.process", "NodeSettings"),
     "paths": ("controller.network.paths.settings", "PathServerSettings"),
     "placement": ("controller.workloads.placement.settings", "PlacementSettings"),

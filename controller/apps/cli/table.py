@@ -115,6 +115,11 @@ COMMANDS: Final = {
             "controller.apps.cli.balance.commands:balance",
             "Balance transfer and compute load by feedback control.",
         ),
+        Row(
+            "memory",
+            "controller.apps.cli.memory.commands:memory",
+            "Pool the memory of machines: tiers, moves of blocks, requests.",
+        ),
     ),
     "Bring your own P4 program": (
         Row(

@@ -116,6 +116,19 @@ class Pool:
         start, end = self._layout.constants["engine_start"][action : action + 2]
         return int(self._layout.changing["assigned"][start:end].sum())
 
+    def slots(self, action: int) -> int:
+        """Return how many tasks a node runs at a time."""
+        return sum(engine.slots for engine in self.model.system.nodes[action].engines)
+
+    def fast_bytes(self, action: int) -> int:
+        """Return the capacity of a node's fast memory."""
+        return self.model.system.nodes[action].memories[0].capacity_bytes
+
+    @property
+    def needed_bytes(self) -> int:
+        """Size of all data of the task to decide on."""
+        return int(self.model.data_bytes[self.task])
+
     @property
     def candidates(self) -> tuple[bool, ...]:
         """Nodes that can run the task."""

@@ -34,7 +34,28 @@ class Refusal(IntEnum):
     """A task that it depends on is refused."""
 
 
-class PoolView(Protocol):
+class NodesView(Protocol):
+    """Readable state of nodes for rules that predict nothing: a simulated pool has it, and a real one."""
+
+    def queued(self, action: int) -> int:
+        """Return how many tasks are assigned to a node and have not ended."""
+        ...
+
+    def slots(self, action: int) -> int:
+        """Return how many tasks a node runs at a time."""
+        ...
+
+    def fast_bytes(self, action: int) -> int:
+        """Return the capacity of a node's fast memory."""
+        ...
+
+    @property
+    def needed_bytes(self) -> int:
+        """Size of all data of the task to decide on."""
+        ...
+
+
+class PoolView(NodesView, Protocol):
     """Readable state for heuristics and oracles; always current, and predictions change nothing."""
 
     @property
@@ -63,10 +84,6 @@ class PoolView(Protocol):
 
     def local_bytes(self, action: int) -> int:
         """Return how much of the task's data is local to a node."""
-        ...
-
-    def queued(self, action: int) -> int:
-        """Return how many tasks are assigned to a node and have not ended."""
         ...
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.learning.environment.model import LOAD_BITS, LOAD_UNIT_NS
-from controller.learning.environment.view import PoolView
+from controller.learning.environment.view import NodesView, PoolView
 from controller.learning.values import Observation
 
 _LEAVING, _EVICTING, _COST = 4, 6, 7
@@ -59,7 +59,7 @@ class LeastLoaded:
     def __init__(self) -> None:
         self._turns = Turns()
 
-    def choose(self, observation: Observation, view: PoolView) -> int:
+    def choose(self, observation: Observation, view: NodesView) -> int:
         """Return the least loaded candidate."""
         return self._turns.least(observation, lambda action: load(view, action))
 
@@ -70,7 +70,7 @@ class DataLocal:
     def __init__(self) -> None:
         self._turns = Turns()
 
-    def choose(self, observation: Observation, view: PoolView) -> int:
+    def choose(self, observation: Observation, view: NodesView) -> int:
         """Return the candidate with most of the data."""
         nearest = observation.similarity
         best = nearest[observation.candidates].max()
@@ -88,13 +88,12 @@ class FastOnly:
     def __init__(self) -> None:
         self._turns = Turns()
 
-    def choose(self, observation: Observation, view: PoolView) -> int:
+    def choose(self, observation: Observation, view: NodesView) -> int:
         """Return a candidate with room."""
-        needed, free = int(view.model.data_bytes[view.task]), observation.free
-        nodes = view.model.system.nodes
+        needed, free = view.needed_bytes, observation.free
 
         def key(action: int) -> float:
-            has_room = free[action] * nodes[action].memories[0].capacity_bytes >= needed
+            has_room = free[action] * view.fast_bytes(action) >= needed
             return load(view, action) if has_room else 1e9 - float(free[action])
 
         return self._turns.least(observation, key)
@@ -141,6 +140,6 @@ def _figures(seen: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return (np.exp2(whole) * (1.0 + seen * LOAD_BITS - whole) - 1.0) * LOAD_UNIT_NS
 
 
-def load(view: PoolView, action: int) -> float:
+def load(view: NodesView, action: int) -> float:
     """Return a node's unfinished tasks per slot."""
-    return view.queued(action) / sum(engine.slots for engine in view.model.system.nodes[action].engines)
+    return view.queued(action) / view.slots(action)

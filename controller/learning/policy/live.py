@@ -52,7 +52,8 @@ class LearnSettings(Settings, frozen=True):
     """Learning in a live scheduler: settings of a new agent, the save interval, and the reward.
 
     The reward is `utilisation_weight` times the utilisation plus `latency_unit_ns` over the time from the request to
-    the start; another `gain` departs and uses the time to the end. Anything not started after `longest_start_s` counts
+    the start; with evictions their time is subtracted, down to `eviction_bound` over that time. Another `gain` departs
+    and uses the time to the end. Anything not started after `longest_start_s` counts
     as never started. `network_features` and `load_features` select further features for a new agent.
     """
 
@@ -61,6 +62,7 @@ class LearnSettings(Settings, frozen=True):
     longest_start_s: float = 600.0
     utilisation_weight: float = 1.0
     latency_unit_ns: int = 1_000_000_000
+    eviction_bound: float = -0.5
     gain: Gain = Gain.SPECIFICATION
     network_features: bool = True
     load_features: bool = False
@@ -76,7 +78,10 @@ class LearnSettings(Settings, frozen=True):
     def worth(self) -> PoolSettings:
         """Return the settings of the reward; LearningError for invalid figures."""
         return PoolSettings(
-            utilisation_weight=self.utilisation_weight, latency_unit_ns=self.latency_unit_ns, gain=self.gain
+            utilisation_weight=self.utilisation_weight,
+            latency_unit_ns=self.latency_unit_ns,
+            eviction_bound=self.eviction_bound,
+            gain=self.gain,
         )
 
     def reward(self, outcome: Outcome) -> float:
@@ -84,7 +89,13 @@ class LearnSettings(Settings, frozen=True):
         worth, longest_ns = self.worth(), round(self.longest_start_s * NS_PER_S)
         if outcome.latency_ns is None and worth.gain is Gain.SPECIFICATION:
             return worth.utilisation_weight * outcome.utilisation
-        return reward(worth, outcome.utilisation, outcome.latency_ns or longest_ns, outcome.response_ns or longest_ns)
+        return reward(
+            worth,
+            outcome.utilisation,
+            outcome.latency_ns or longest_ns,
+            outcome.response_ns or longest_ns,
+            eviction_ns=outcome.eviction_ns,
+        )
 
 
 class LiveSettings(Settings, frozen=True):

@@ -28,6 +28,8 @@ class Outcome:
     utilisation: float
     response_ns: int | None = None
     """Also None if the policy does not wait for ends."""
+    eviction_ns: int | None = None
+    """Time that evictions took to make room for the subject's data; None if nothing was evicted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ WITHOUT_FORMAT = {
     "help": "is text",
     "install-shims": "makes files",
     "logs": "shows the lines of logs, which daemons write as JSON if they are told to",
+    "memory pool get": "prints bytes",
     "paths link": "changes something",
     "pod exec": "shows what another command says",
     "pod logs": "shows what a container has written",

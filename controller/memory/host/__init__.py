@@ -1,0 +1,1 @@
+"""One machine of a pool: its tiers, their sensors, and the server of their blocks."""

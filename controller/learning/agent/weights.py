@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.learning.agent.settings import Form, NetworkSettings
+from controller.learning.agent.settings import Add, Form, NetworkSettings, Output
 from controller.learning.errors import LearningError
 from controller.learning.values import COMMON, Floats, Observation
 
@@ -31,6 +31,8 @@ class Shape:
     heads: int
     layers: int
     feed_forward: int
+    output: Output = "values"
+    add: Add = "residual"
 
     @classmethod
     def of(cls, settings: NetworkSettings, observation: Observation) -> Shape:
@@ -47,6 +49,8 @@ class Shape:
             settings.heads,
             settings.layers,
             settings.feed_forward,
+            settings.output or "values",
+            settings.add or "residual",
         )
         return shape if settings.form != "dense" else _dense(shape, settings.dense_layers)
 
@@ -129,7 +133,7 @@ def _dense(flat: Shape, layers: int) -> Shape:
     else:
         square = layers - 1
         width = (math.sqrt(linear**2 + 4 * square * budget) - linear) / (2 * square)
-    return Shape("dense", flat.inputs, flat.actions, flat.quantiles, max(1, round(width)), 1, layers, 1)
+    return Shape("dense", flat.inputs, flat.actions, flat.quantiles, max(1, round(width)), 1, layers, 1, flat.output)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -53,7 +53,8 @@ class LearnSettings(Settings, frozen=True):
 
     The reward is `utilisation_weight` times the utilisation plus `latency_unit_ns` over the time from the request to
     the start; another `gain` departs and uses the time to the end. Anything not started after `longest_start_s` counts
-    as never started. `network_features` and `load_features` select further features for a new agent.
+    as never started. `network_features` and `load_features` select further features for a new agent; by default it has
+    those of the network, except with `agent.preset: specification`, which allows neither, nor another `gain`.
     """
 
     agent: AgentSettings = AgentSettings(network=NetworkSettings(form="tokens"))
@@ -62,12 +63,23 @@ class LearnSettings(Settings, frozen=True):
     utilisation_weight: float = 1.0
     latency_unit_ns: int = 1_000_000_000
     gain: Gain = Gain.SPECIFICATION
-    network_features: bool = True
+    network_features: bool | None = None
     load_features: bool = False
+
+    @property
+    def has_network(self) -> bool:
+        """True if a new agent observes the network."""
+        return self.agent.preset is None if self.network_features is None else self.network_features
 
     def check(self) -> None:
         """Raise LearningError for an invalid figure."""
         self.agent.check()
+        if self.agent.preset is not None:
+            for key in ("network_features", "load_features"):
+                if getattr(self, key):
+                    raise LearningError(f"learn.{key}: the preset {self.agent.preset} has no {key}")
+            if self.gain is not Gain.SPECIFICATION:
+                raise LearningError(f"learn.gain: the preset {self.agent.preset} has specification, not {self.gain}")
         for key in ("save_every_s", "longest_start_s"):
             if not getattr(self, key) > 0:
                 raise LearningError(f"learn.{key}: {getattr(self, key)} is not above 0")
@@ -391,7 +403,7 @@ class LiveNetwork:
                     f"{self._path}: does not exist, and a network {learn.agent.network.form} serves one number of"
                     " actions only: set learn.agent.network.form to tokens"
                 )
-            made_for = MadeFor(self._kind, network=learn.network_features, load=learn.load_features)
+            made_for = MadeFor(self._kind, network=learn.has_network, load=learn.load_features)
             return new_checkpoint(learn.agent, self._example(made_for), self._kind)
         checkpoint = load_own(self._path)
         try:

@@ -18,6 +18,7 @@ from controller.learning.agent.records import Checkpoint, load_checkpoint, save_
 from controller.learning.agent.settings import AgentSettings, DecisionSettings, NetworkSettings
 from controller.learning.agent.training.base import Published
 from controller.learning.agent.weights import WeightSet
+from controller.learning.environment.settings import Gain
 from controller.learning.errors import LearningError
 from controller.learning.policy.files import Claim
 from controller.learning.policy.live import LearnSettings, LiveNetwork, LiveSettings
@@ -99,6 +100,24 @@ def test_missing_checkpoint_starts_a_new_one_if_learning(tmp_path: Path) -> None
         network_of(file, learn=LearnSettings(agent=flat))
     with pytest.raises(LearningError, match=r"learn\.save_every_s: 0 is not above 0"):
         network_of(file, learn=LearnSettings(agent=AGENT, save_every_s=0))
+
+
+def test_preset_of_a_new_agent_observes_the_six_features(tmp_path: Path) -> None:
+    agent = AgentSettings(preset="specification", network=AGENT.network, decisions=AGENT.decisions)
+    learn = LearnSettings(agent=agent)
+    network = LiveNetwork(
+        LiveSettings(checkpoint=str(tmp_path / "new.ckpt"), learn=learn),
+        "pods",
+        lambda made_for: seen(1.0).without_network() if not made_for.network else seen(1.0),
+        lambda: 0,
+    )
+    assert (network.made_for.network, network.made_for.load) == (False, False)
+    assert LEARN.has_network
+    for more, key in (({"network_features": True}, "network_features"), ({"load_features": True}, "load_features")):
+        with pytest.raises(LearningError, match=rf"^learn\.{key}: the preset specification has no {key}$"):
+            msgspec.structs.replace(learn, **more).check()
+    with pytest.raises(LearningError, match=r"^learn\.gain: the preset specification has specification, not response$"):
+        LearnSettings(agent=agent, gain=Gain.RESPONSE).check()
 
 
 def test_checkpoint_for_pods_is_refused_for_tasks(tmp_path: Path) -> None:

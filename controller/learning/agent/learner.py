@@ -289,6 +289,8 @@ class Learner:
     def _fit(self, batch: Batch, importance: tuple[float, ...]) -> tuple[float, list[float]]:
         """Take one step of the optimiser on a batch; return its loss and each experience's error."""
         measured = self.measured(batch)
+        if self._trained.range is not None:
+            self._trained.range.widen(batch.seen)
         with self._precision():
             predicted = self._trained.forward_chosen(batch.seen.tokens, batch.seen.absent, batch.actions)
         predicted = predicted.float()

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from controller.learning.agent.batches import Seen
 from controller.learning.agent.weights import Shape, WeightSet
 
 Tensor = Any
@@ -48,6 +49,21 @@ class NoisyLayer(nn.TransformerEncoderLayer):  # type: ignore[misc]
         return figures + self.noise * scale * torch.randn_like(figures)
 
 
+class Range(nn.Module):  # type: ignore[misc]
+    """The least and the most that each of a token's features was in training; saved with the weights, not learned."""
+
+    def __init__(self, inputs: int) -> None:
+        super().__init__()
+        self.register_buffer("low", torch.ones(inputs))
+        self.register_buffer("high", torch.zeros(inputs))
+
+    def widen(self, seen: Seen) -> None:
+        """Take in observations: of a token per action, only those of candidates."""
+        rows = seen.tokens[:, 0] if seen.tokens.shape[1] == 1 else seen.tokens[seen.candidates]
+        torch.minimum(self.low, rows.amin(dim=0), out=self.low)
+        torch.maximum(self.high, rows.amax(dim=0), out=self.high)
+
+
 class TransformerNetwork(nn.Module):  # type: ignore[misc]
     """Forms `flat` and `tokens`: observations as [batch, tokens, inputs] to values as [batch, actions, quantiles].
 
@@ -67,6 +83,7 @@ class TransformerNetwork(nn.Module):  # type: ignore[misc]
         self.quantiles = shape.quantiles
         self.is_one_an_action = shape.form == "tokens"
         self.is_distribution = shape.output == "distribution"
+        self.range = None if shape.guard is None else Range(shape.inputs)
 
     def forward(self, tokens: Tensor, absent: Tensor | None = None) -> Tensor:
         """Return the value of every action, for each quantile."""
@@ -145,6 +162,7 @@ class DenseNetwork(nn.Module):  # type: ignore[misc]
         self.output = nn.Linear(shape.hidden, shape.outputs)
         self.quantiles = shape.quantiles
         self.is_distribution = shape.output == "distribution"
+        self.range = None if shape.guard is None else Range(shape.inputs)
 
     def forward(self, tokens: Tensor, absent: Tensor | None = None) -> Tensor:  # noqa: ARG002 - one token, always there
         """Return the value of every action, for each quantile."""

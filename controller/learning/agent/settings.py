@@ -47,6 +47,9 @@ class NetworkSettings(Strict, frozen=True):
     """Standard deviation of that noise, relative to the figures that it is added to; the specification gives none."""
     quantiles: int = 1
     """Number of quantiles learned for an action's value; more than 1 departs: distributional learning."""
+    guard: float | None = None
+    """The fallback decides if a feature is further than this outside the range seen in training: a departure; features
+    are between 0 and 1. None: the network decides."""
     dense_layers: int = 3
     """Hidden layers of `dense`; their width gives it as many weights as `flat` has with these settings."""
 
@@ -160,9 +163,9 @@ def _check_choices(section: Strict) -> None:
     """Raise LearningError for a plain string that is not one of a setting's choices."""
     for key, kind in get_type_hints(type(section)).items():
         choices = tuple(_choices(kind))
-        if choices and getattr(section, key) not in choices:
-            words = ", ".join(choice for choice in choices if choice is not None)
-            raise LearningError(f"{key} is {getattr(section, key)!r}, not one of {words}", at=key)
+        words = [choice for choice in choices if choice is not None]
+        if words and getattr(section, key) not in choices:
+            raise LearningError(f"{key} is {getattr(section, key)!r}, not one of {', '.join(words)}", at=key)
 
 
 def _choices(kind: Any) -> Iterator[str | None]:  # noqa: ANN401 - a type
@@ -186,6 +189,8 @@ def _check_network(network: NetworkSettings) -> None:
     _within("network.dropout", network.dropout, 0, 0.99)
     _within("network.deviation", network.deviation, 1e-6, 10)
     _within("network.noise", network.noise, 0, 10)
+    if network.guard is not None:
+        _within("network.guard", network.guard, 0, 1)
     if network.output == "distribution" and network.quantiles > 1:
         raise LearningError(
             f"network.quantiles: {network.quantiles}, but a distribution over the actions has one figure each",

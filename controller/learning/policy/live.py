@@ -28,7 +28,7 @@ from controller.learning.agent.settings import AgentSettings, NetworkSettings
 from controller.learning.agent.training.base import Status, Training
 from controller.learning.environment.rewarding import reward
 from controller.learning.environment.settings import Gain, PoolSettings
-from controller.learning.errors import LearningError
+from controller.learning.errors import LearningError, UnfamiliarError
 from controller.learning.policy.files import Claim, check_place, load_own
 from controller.learning.values import Bools, Experience, Floats, Observation
 from controller.scheduling.framework.lessons import Outcome, Standing
@@ -43,7 +43,7 @@ _KEPT: Final = 64
 """Number of cached answers: tasks that wait alike are asked about repeatedly."""
 _MOST_LEFT_OUT: Final = 1024
 """Maximum number of answers to skip: each further late answer of a network doubles the number."""
-Problem = Literal["", "untrained", "late", "not finite", "does not fit"]
+Problem = Literal["", "untrained", "late", "not finite", "does not fit", "unfamiliar"]
 Usual = Callable[[Floats, Bools], int]
 """The fallback's choice among some candidates; among equals, the one of the highest value."""
 
@@ -251,6 +251,8 @@ class LiveNetwork:
         until_ns = self._clock_ns() + self.settings.deadline_ns
         try:
             values = inference.values(observation, lambda: self._clock_ns() >= until_ns)
+        except UnfamiliarError:
+            return Answer(observation, version, None, "unfamiliar")
         except LearningError:
             return Answer(observation, version, None, "does not fit")
         if values is None or self._clock_ns() >= until_ns:
@@ -274,6 +276,7 @@ class LiveNetwork:
             "untrained": "it is untrained",
             "late": f"it takes more than {self.settings.deadline_ns} ns",
             "not finite": "figures are not finite",
+            "unfamiliar": "figures are outside the range seen in training",
             "does not fit": f"it is {shape.form}, for {shape.actions} actions, and there are {actions}",
         }.get(answer.problem, "")
 

@@ -123,7 +123,7 @@ TRIED: Final[Mapping[str, tuple[Arrivals, ...]]] = {
         Arrivals("another family", lines=drawn_graph),
     ),
     "lublin": (
-        Arrivals("as learned", lines=part_of_log(1)),
+        Arrivals("as learned"),
         Arrivals("twice the load", lines=part_of_log(2)),
         Arrivals("another family", lines=drawn_log),
     ),

@@ -5,10 +5,10 @@
   NAME_transformer_over_dense, NAME_preset_specification (mean response of the preset `specification`, which departs by
   nothing, over ours) and, of cloudphysics and lublin, NAME_own_rule_over_ours: beside the rule of our own that
   agents decide beside (scheduling/comparison.py; what agents learn by is in scheduling/cases.py).
-  transformer_over_dense is the geometric mean of the inputs that were measured.
-- NAME_shift_over_best_rule: mean response of the best rule over ours on arrivals that our agent was not trained for,
-  the worse of twice the load and another family (scheduling/shift.py). preset_specification and shift_over_best_rule
-  are geometric means of the inputs that were measured.
+- NAME_shift_over_best_rule, NAME_shift_unguarded: mean response of the best rule over ours on arrivals that our agent
+  was not trained for, with a guard and without; the worse of twice the load and another family (scheduling/shift.py).
+- transformer_over_dense, preset_specification and shift_over_best_rule: geometric means of the inputs that were
+  measured.
 - network_gain: which part of the mean response features of the network save where congestion moves
   (scheduling/congestion.py).
 - decision_p50_us, decision_p99_us, p99_ratio_training, flat_p50_us: how long decisions take while training runs
@@ -47,7 +47,10 @@ PARTS: Final = (
         )
         for name in INPUTS
     }
-    | {f"shift-{name}": Part("scheduling.shift", (f"{name}_shift_over_best_rule",), of=name) for name in INPUTS}
+    | {
+        f"shift-{name}": Part("scheduling.shift", (f"{name}_shift_over_best_rule", f"{name}_shift_unguarded"), of=name)
+        for name in INPUTS
+    }
     | {
         "congestion": Part("scheduling.congestion", ("network_gain",)),
         "latency": Part(

@@ -69,6 +69,8 @@ class Decider(Generic[View]):
         self._clock_ns = clock_ns
         self.generator = generator
         self.counts: Counter[str] = Counter()
+        self.held = 0
+        """Number of decisions that are still the fallback's after an unfamiliar observation."""
 
     def fall_back_on(self, fallback: Chooser[View]) -> None:
         """Replace the fallback."""
@@ -132,10 +134,15 @@ class Decider(Generic[View]):
         try:
             values = inference.values(observation, lambda: self._clock_ns() >= until_ns)
         except UnfamiliarError:
+            self.held = self._settings.guard_hold
             return None, "unfamiliar"
         except LearningError:
             return None, "does not fit"
         # The clock is checked only between layers, so the last one may end late.
         if values is None or self._clock_ns() >= until_ns:
             return None, "late"
+        if self.held:
+            # Network and rule taking turns are worse than either: a queue that one fills the other has to empty.
+            self.held -= 1
+            return None, "unfamiliar"
         return (values, "") if np.isfinite(values).all() else (None, "not finite")

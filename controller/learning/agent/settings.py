@@ -114,6 +114,8 @@ class DecisionSettings(Settings, frozen=True):
     """The fallback's choice stands unless the best value exceeds its value by this much: a departure; 0: never."""
     tolerance: float = 0.0
     """The fallback chooses among candidates at most this much below the best: a departure; 0: the best is taken."""
+    guard_hold: int = 32
+    """With `network.guard`: after an observation outside the range the fallback also takes this many decisions."""
     precision: Literal["bfloat16", "float32"] = "bfloat16"
     """Precision of weights in products of more than 128 hidden; for `tokens` only if the CPU supports bfloat16."""
 
@@ -155,6 +157,7 @@ class AgentSettings(Strict, frozen=True):
         _within("decisions.exploration", decisions.exploration, 0, 1)
         _at_least("decisions.margin", decisions.margin, 0)
         _at_least("decisions.tolerance", decisions.tolerance, 0)
+        _within("decisions.guard_hold", decisions.guard_hold, 0, 1 << 24)
         _at_least("decisions.deadline", decisions.deadline_ns, 1)
         _at_least("seed", self.seed, 0)
 

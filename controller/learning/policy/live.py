@@ -191,7 +191,7 @@ class LiveNetwork:
         self._claim: Claim | None = None
         self._status = Status()
         self._cached: dict[tuple[int, bytes, bytes], Answer] = {}
-        self._late = self._left_out = 0
+        self._late = self._left_out = self._held = 0
         self._lived: dict[str, _Lived] = {}
         self._last: _Lived | None = None
         self._decisions, self._unanswered, self._experiences = Counter[str](), Counter[str](), Counter[str]()
@@ -215,7 +215,7 @@ class LiveNetwork:
         `subject` identifies what is decided on: another candidate, tried now and then, is tried again if it is asked
         again. `usual` returns the fallback's choice, if there is one.
         """
-        result = self._answer(observation)
+        result = self._guarded(self._answer(observation))
         if usual is not None and result.values is not None and observation.candidates.any():
             result = self._with_usual(result, result.values, usual)
         explored = self._explored(result, subject)
@@ -233,6 +233,14 @@ class LiveNetwork:
         near = np.zeros(len(candidates), np.bool_)
         near[alike(values, np.flatnonzero(candidates), decisions.tolerance)] = True
         return replace(answer, near=usual(values, near)) if np.count_nonzero(near) > 1 else answer
+
+    def _guarded(self, answer: Answer) -> Answer:
+        """Return an answer; for some decisions after an unfamiliar observation, one without values."""
+        if answer.problem == "unfamiliar":
+            self._held = self._checkpoint.settings.decisions.guard_hold + 1
+        elif self._held and answer.values is not None:
+            return replace(answer, values=None, problem="unfamiliar")
+        return answer
 
     def _answer(self, observation: Observation) -> Answer:
         training = self._training
@@ -285,6 +293,8 @@ class LiveNetwork:
         self._decisions[self._who(answer, action)] += 1
         if answer.problem:
             self._unanswered[answer.problem] += 1
+            # Counted here, as one decision may ask several times.
+            self._held -= bool(self._held and answer.problem == "unfamiliar")
         if answer.usual is not None:
             self._unanswered["close"] += 1
         if answer.values is not None and np.count_nonzero(answer.observation.candidates) > 1:

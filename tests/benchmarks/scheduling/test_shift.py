@@ -59,7 +59,11 @@ def test_rules_of_the_shift_are_those_of_the_comparison() -> None:
         for seed in (1, 0)
     ]
     ours = [
-        (Job("bursty", "tokens", seed, quick=False), {"twice the load": {"tokens": 10.0 + seed}}) for seed in (0, 1)
+        (
+            Job("bursty", "tokens", seed, quick=False),
+            {"twice the load": {"tokens": 10.0 + seed, "tokens, guarded": 9.0}},
+        )
+        for seed in (0, 1)
     ]
     (shift,) = shifts_of([*done, *ours])
     assert shift.best_rule == "round-robin"

@@ -40,7 +40,7 @@ def _settings(form: Form, guard: float | None) -> AgentSettings:
     return AgentSettings(
         network=NetworkSettings(form=form, hidden=8, heads=2, layers=1, feed_forward=8, dropout=0.0, guard=guard),
         training=TrainingSettings(buffer=32, batch=16, batches=2, publish_every=32),
-        decisions=DecisionSettings(exploration=0.0, precision="float32"),
+        decisions=DecisionSettings(exploration=0.0, precision="float32", guard_hold=2),
     )
 
 
@@ -75,6 +75,9 @@ def test_fallback_decides_beyond_the_trained_range(observe: Observe, live: Live,
         assert each.decide(_with_free(middle, 0, most + 0.09), None).source == "network"
         beyond = each.decide(_with_free(middle, 0, most + 0.11), None)
         assert (beyond.source, beyond.reason, beyond.action) == ("fallback", "unfamiliar", 3)
+        # The fallback holds two more decisions, and is renewed by each that is beyond.
+        reasons = [each.decide(middle, None).reason for _ in range(3)]
+        assert reasons == ["unfamiliar", "unfamiliar", ""]
 
 
 def test_guard_of_tokens_looks_at_candidates_alone(observe: Observe, live: Live) -> None:

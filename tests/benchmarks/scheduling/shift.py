@@ -61,7 +61,7 @@ def run(job: Job) -> tuple[Job, Responses]:
         return job, {each.name: _of_rules(case, each, job) for each in arrivals}
     checkpoint, form = _learned(case, job), _form(job.learner)
     settings = of_form(case.tried, form)
-    agents = {job.learner: checkpoint}
+    agents: dict[str, Checkpoint] = {job.learner: checkpoint}
     if job.learner in GUARDED:
         agents[GUARDED[job.learner]] = structs.replace(checkpoint, shape=replace(checkpoint.shape, guard=_GUARD))
     responses: dict[str, dict[str, float]] = {}

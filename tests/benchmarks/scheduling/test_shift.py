@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
 from controller.learning.environment.pool import Pool
 from controller.learning.inputs.ordering import Ordering
+from controller.learning.values import Environment
 from tests.benchmarks.learning import PARTS
 from tests.benchmarks.parts import names_of
 from tests.benchmarks.scheduling.arrivals import JOBS, TASKS, TRIED, WIDE, Arrivals, drawn_log
@@ -24,9 +26,15 @@ def test_each_input_is_tried_on_arrivals_it_did_not_learn(name: str) -> None:
     assert all(each.changes not in changes for each in others if each.changes)
     assert f"{name}_shift_over_best_rule" in names_of(PARTS)
     if case.is_here and name != "cloudphysics":
-        made = [each.given(case, case.tried, 1, quick=True).environment for each in TRIED[name]]
-        sizes = [len(each.jobs) if isinstance(each, Ordering) else len(each.model.workload) for each in made]
+        sizes = [_tasks(each.given(case, case.tried, 1, quick=True).environment) for each in TRIED[name]]
         assert sizes == {"bursty": [1500] * 3, "spotri": [660, 1320, TASKS], "lublin": [300, JOBS, JOBS]}[name]
+
+
+def _tasks(environment: Environment[Any]) -> int:
+    if isinstance(environment, Ordering):
+        return len(environment.jobs)
+    assert isinstance(environment, Pool)
+    return len(environment.model.workload)
 
 
 def _span_ns(arrivals: Arrivals, name: str) -> int:

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
 if TYPE_CHECKING:
+    from controller.learning.agent.settings import Preset
     from controller.learning.training.figures import Figures
     from controller.learning.training.given import Given, LearningSettings
 
@@ -44,7 +45,7 @@ def settings_of(path: Path | None, preset: PresetName | None = None) -> Learning
     """Return a file's settings, by default the specification's values, with a preset if one is named."""
     from controller.learning.training.given import LearningSettings, load_settings  # noqa: PLC0415
 
-    named = None if preset is None else preset.value
+    named = None if preset is None else cast("Preset", preset.value)
     if path is not None:
         return load_settings(path, named)
     return LearningSettings() if named is None else LearningSettings().with_preset(named)

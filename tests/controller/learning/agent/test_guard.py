@@ -22,7 +22,7 @@ from controller.learning.agent.settings import (
     NetworkSettings,
     TrainingSettings,
 )
-from controller.learning.agent.weights import HIGH, LOW
+from controller.learning.agent.weights import HIGH, LOW, WeightSet
 from controller.learning.values import Experience, Observation
 
 Observe = Callable[..., Observation]
@@ -42,6 +42,14 @@ def _settings(form: Form, guard: float | None) -> AgentSettings:
         training=TrainingSettings(buffer=32, batch=16, batches=2, publish_every=32),
         decisions=DecisionSettings(exploration=0.0, precision="float32", guard_hold=2),
     )
+
+
+def _middle(weights: WeightSet, form: Form) -> Observation:
+    """Return an observation of four actions in the middle of the range of each feature."""
+    row = (weights.arrays[LOW] + weights.arrays[HIGH]) / 2
+    if form == "tokens":
+        row = np.concatenate([row[:4], np.repeat(row[4:], 4)])
+    return Observation(row.astype(np.float32), np.ones(4, np.bool_))
 
 
 def _with_free(observation: Observation, action: int, free: float) -> Observation:
@@ -65,11 +73,7 @@ def test_fallback_decides_beyond_the_trained_range(observe: Observe, live: Live,
     assert again.published.weights.to_bytes() == agent.published.weights.to_bytes()
     most = float(agent.published.weights.arrays[HIGH][FREE])
     assert 0.4 < most <= 0.5
-    row = (agent.published.weights.arrays[LOW] + agent.published.weights.arrays[HIGH]) / 2
-    middle = observe(generator)
-    if form == "tokens":
-        row = np.concatenate([row[:4], np.repeat(row[4:], 4)])
-    middle = Observation(row.astype(np.float32), middle.candidates)
+    middle = _middle(agent.published.weights, form)
     for each in (agent, again):
         assert each.decide(middle, None).source == "network"
         assert each.decide(_with_free(middle, 0, most + 0.09), None).source == "network"
@@ -85,11 +89,8 @@ def test_guard_of_tokens_looks_at_candidates_alone(observe: Observe, live: Live)
     agent = agent_of(new_checkpoint(_settings("tokens", 0.0), observe(generator), "nodes"), _Last())
     for _ in range(32):
         agent.learn(live(generator))
-    ranges = agent.published.weights.arrays
-    row = (ranges[LOW] + ranges[HIGH]) / 2
-    middle = np.concatenate([row[:4], np.repeat(row[4:], 4)]).astype(np.float32)
-    without_first = np.array([False, True, True, True])
-    odd = _with_free(Observation(middle, without_first), 0, 1.0)
+    middle = _middle(agent.published.weights, "tokens")
+    odd = _with_free(Observation(middle.row, np.array([False, True, True, True])), 0, 1.0)
     assert agent.decide(odd, None).source == "network"
     assert agent.decide(Observation(odd.row, np.ones(4, np.bool_)), None).reason == "unfamiliar"
 

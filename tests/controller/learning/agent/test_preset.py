@@ -99,7 +99,8 @@ def _probabilities(weights: WeightSet, observation: Observation) -> Doubles:
     outputs = inference_of(plain, EXACT).values(observation)
     assert outputs is not None
     exponentials: Doubles = np.exp(outputs.astype(np.float64))
-    return exponentials / exponentials.sum()
+    exponentials /= exponentials.sum()
+    return exponentials
 
 
 @pytest.mark.parametrize("form", ["flat", "tokens"])

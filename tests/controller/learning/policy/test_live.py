@@ -139,7 +139,7 @@ def test_guarded_network_leaves_unfamiliar_pods_to_others(tmp_path: Path) -> Non
     network = network_of(_trained(tmp_path, trained), learn=None)
 
     def problems(*observations: Observation) -> list[str]:
-        listed = []
+        listed = list[str]()
         for number, observation in enumerate(observations):
             answers = [network.answer(observation, "pod"), network.answer(observation, "pod")]
             assert answers[0].problem == answers[1].problem

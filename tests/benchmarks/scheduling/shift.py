@@ -99,7 +99,7 @@ def _of_rules(case: Case, arrivals: Arrivals, job: Job) -> dict[str, float]:
     ordering = structs.replace(case.tried.ordering, foretold=False, job_features=False)
     given = arrivals.given(case, structs.replace(case.tried, ordering=ordering), job.seed, quick=job.quick)
     rules = given.rules(job.seed)
-    return {name: evaluate(given, rule, job.seed).mean_response_ns for name, rule in rules.items() if name not in OWN}
+    return {name: evaluate(given, rule, job.seed).mean_response_ns for name, rule in rules.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,19 @@ def test_preset_of_a_new_agent_observes_the_six_features(tmp_path: Path) -> None
         LearnSettings(agent=agent, gain=Gain.RESPONSE).check()
 
 
+def test_preset_is_named_in_settings_of_the_scheduler(tmp_path: Path) -> None:
+    sizes = {"form": "tokens", "hidden": 8, "heads": 2, "feed_forward": 8}
+    agent: dict[str, Any] = {"preset": "specification", "network": sizes}
+    settings = {"checkpoint": str(tmp_path / "pods.ckpt"), "learn": {"agent": agent}}
+    policy = make_policy(PODS, "learned", settings, ("points", "reason"))
+    assert (policy.network.made_for.network, policy.settings.learn.agent.network.add) == (False, "noise")
+    agent["training"] = {"loss": "huber"}
+    with pytest.raises(
+        SchedulerError, match=r"training\.loss: the preset specification has criticality-through, not h"
+    ):
+        make_policy(PODS, "learned", settings, ("points", "reason"))
+
+
 def test_guarded_network_leaves_unfamiliar_pods_to_others(tmp_path: Path) -> None:
     """Free memory was 0.25 to 0.5 in training: beyond, and for two decisions after, there are no values."""
     guarded = msgspec.structs.replace(

@@ -1,7 +1,8 @@
 """Errors of learning.
 
 SchedulerError
-└── LearningError     a system, workload, setting, trace or checkpoint is invalid
+└── LearningError       a system, workload, setting, trace or checkpoint is invalid
+    └── UnfamiliarError  an observation is outside the range seen in training
 """
 
 from __future__ import annotations
@@ -18,3 +19,7 @@ class LearningError(SchedulerError):
     def __init__(self, problem: str, *, at: str = "") -> None:
         self.problem, self.at = problem, at
         super().__init__(problem)
+
+
+class UnfamiliarError(LearningError):
+    """A guarded network has no values for an observation outside the range that it saw in training."""

@@ -89,7 +89,9 @@ class Agent(Generic[View]):
         With `at_once`, experience that still waits for a training thread or process is not learned first.
         """
         weights, learner = self.training.record(timeout_s, at_once=at_once)
-        decider = DeciderRecord(generator_to_bytes(self.decider.generator), dict(self.decider.counts))
+        decider = DeciderRecord(
+            generator_to_bytes(self.decider.generator), dict(self.decider.counts), self.decider.held
+        )
         save_checkpoint(
             path,
             msgspec.structs.replace(
@@ -156,6 +158,7 @@ def agent_of(
     decider = Decider(settings.decisions, fallback, generator, clock_ns)
     if checkpoint.decider is not None:
         decider.counts.update(checkpoint.decider.counts)
+        decider.held = checkpoint.decider.held
     return Agent(checkpoint, training_of(checkpoint, where), decider)
 
 

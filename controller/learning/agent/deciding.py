@@ -11,12 +11,12 @@ import numpy as np
 
 from controller.learning.agent.inference.base import Inference
 from controller.learning.agent.settings import DecisionSettings
-from controller.learning.errors import LearningError
+from controller.learning.errors import LearningError, UnfamiliarError
 from controller.learning.values import Actions, Bools, Chooser, Floats, Observation
 
 View = TypeVar("View")
 Source = Literal["network", "exploration", "fallback"]
-Reason = Literal["", "untrained", "late", "not finite", "does not fit", "close"]
+Reason = Literal["", "untrained", "late", "not finite", "does not fit", "unfamiliar", "close"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ def alike(values: Floats, candidates: Actions, tolerance: float) -> Actions:
 class Decider(Generic[View]):
     """Chooses candidates: the best by value, or with probability `exploration` a random other one, from `generator`.
 
-    The fallback decides if the network is untrained (version 0), late, gives no finite values or does not fit the
-    observation; its answers are explored, too, because something must be learned. `counts` has the decisions by source.
-    With a `margin` the fallback's choice also stands if the best value does not exceed its value by that much. With a
-    `tolerance` the fallback chooses among candidates worth nearly as much as the best one, which is taken if it wants
-    none of them.
+    The fallback decides if the network is untrained (version 0), late, gives no finite values, does not fit the
+    observation or, guarded, finds it unfamiliar; its answers are explored, too, because something must be learned.
+    `counts` has the decisions by source. With a `margin` the fallback's choice also stands if the best value does not
+    exceed its value by that much. With a `tolerance` the fallback chooses among candidates worth nearly as much as the
+    best one, which is taken if it wants none of them.
     """
 
     def __init__(
@@ -69,6 +69,8 @@ class Decider(Generic[View]):
         self._clock_ns = clock_ns
         self.generator = generator
         self.counts: Counter[str] = Counter()
+        self.held = 0
+        """Number of decisions that are still the fallback's after an unfamiliar observation."""
 
     def fall_back_on(self, fallback: Chooser[View]) -> None:
         """Replace the fallback."""
@@ -131,9 +133,16 @@ class Decider(Generic[View]):
         until_ns = self._clock_ns() + self._settings.deadline_ns
         try:
             values = inference.values(observation, lambda: self._clock_ns() >= until_ns)
+        except UnfamiliarError:
+            self.held = self._settings.guard_hold
+            return None, "unfamiliar"
         except LearningError:
             return None, "does not fit"
         # The clock is checked only between layers, so the last one may end late.
         if values is None or self._clock_ns() >= until_ns:
             return None, "late"
+        if self.held:
+            # Network and rule taking turns are worse than either: a queue that one fills the other has to empty.
+            self.held -= 1
+            return None, "unfamiliar"
         return (values, "") if np.isfinite(values).all() else (None, "not finite")

@@ -124,7 +124,7 @@ def criticality(error: Tensor, *, through: bool) -> Tensor:
     return size * (factor if through else factor.detach())
 
 
-def cost(loss: Loss, error: Tensor) -> Tensor:
+def cost(loss: Loss | None, error: Tensor) -> Tensor:
     """Return the cost of each error."""
     if loss == "huber":
         return functional.huber_loss(error, torch.zeros_like(error), reduction="none")
@@ -133,7 +133,7 @@ def cost(loss: Loss, error: Tensor) -> Tensor:
     return criticality(error, through=loss == "criticality-through")
 
 
-def quantile_cost(loss: Loss, predicted: Tensor, measured: Tensor) -> Tensor:
+def quantile_cost(loss: Loss | None, predicted: Tensor, measured: Tensor) -> Tensor:
     """Return the cost of predicted quantiles [batch, q] for measured values [batch, m], for each of the batch.
 
     The cost of each pair's error is that of `loss`, weighted by the quantile if it is too low and by the rest if it is
@@ -181,7 +181,7 @@ class Learner:
             self._is_half = settings.training.precision == "bfloat16" and (
                 torch.device(device).type != "cpu" or has_fast_bfloat16()
             )
-            self._trained = network(start, settings.network.dropout, device).train()
+            self._trained = network(start, settings.network.dropout, device, noise=settings.network.noise).train()
             self._fixed = network(start, settings.network.dropout, device).eval().requires_grad_(False)
         except (RuntimeError, AssertionError) as error:
             because = str(error).splitlines()[0]
@@ -289,6 +289,8 @@ class Learner:
     def _fit(self, batch: Batch, importance: tuple[float, ...]) -> tuple[float, list[float]]:
         """Take one step of the optimiser on a batch; return its loss and each experience's error."""
         measured = self.measured(batch)
+        if self._trained.range is not None:
+            self._trained.range.widen(batch.seen)
         with self._precision():
             predicted = self._trained.forward_chosen(batch.seen.tokens, batch.seen.absent, batch.actions)
         predicted = predicted.float()

@@ -67,6 +67,7 @@ class DeciderRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     generator: bytes
     counts: dict[str, int]
+    held: int = 0
 
 
 class RunRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

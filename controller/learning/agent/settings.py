@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args, get_type_hints
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, get_args, get_type_hints
+
+import msgspec
 
 from controller.learning.errors import LearningError
 from dataplane.config import Settings, Strict
 
 Form = Literal["flat", "tokens", "dense"]
+Output = Literal["values", "distribution"]
+Add = Literal["residual", "noise"]
 Loss = Literal["criticality", "criticality-through", "huber", "squared"]
+Preset = Literal["specification"]
+
+_PRESETS: Final[Mapping[Preset, Mapping[str, Mapping[str, str]]]] = {
+    "specification": {
+        "network": {"output": "distribution", "add": "noise"},
+        "training": {"loss": "criticality-through"},
+    },
+}
+"""Keys that a preset sets, by section; all others keep their defaults, which are the specification's."""
 
 
 class NetworkSettings(Strict, frozen=True):
@@ -24,8 +38,18 @@ class NetworkSettings(Strict, frozen=True):
     dropout: float = 0.25
     deviation: float = 0.02
     """Standard deviation of the initial Gaussian weights; biases start at 0, gains of normalisation at 1."""
+    output: Output | None = None
+    """`values`: a value per action; `distribution`: a softmax over all actions. None: the preset's, else `values`."""
+    add: Add | None = None
+    """Before each normalisation of a layer: `residual` adds the layer's input; `noise`, in training only, random noise
+    in its place. None: the preset's, else `residual`. `dense` has neither."""
+    noise: float = 0.1
+    """Standard deviation of that noise, relative to the figures that it is added to; the specification gives none."""
     quantiles: int = 1
     """Number of quantiles learned for an action's value; more than 1 departs: distributional learning."""
+    guard: float | None = None
+    """The fallback decides if a feature is further than this outside the range seen in training: a departure; features
+    are between 0 and 1. None: the network decides."""
     dense_layers: int = 3
     """Hidden layers of `dense`; their width gives it as many weights as `flat` has with these settings."""
 
@@ -51,7 +75,8 @@ class TrainingSettings(Settings, frozen=True):
     """False departs: sampled experiences stay until newer ones replace them."""
     train_every: int = 128
     """Decisions between two steps, if sampled experiences stay; else the buffer must be full again."""
-    loss: Loss = "criticality"
+    loss: Loss | None = None
+    """None: the preset's, else `criticality`, in which no gradient flows through the factor."""
     optimiser: Literal["sgd", "adam"] = "sgd"
     learning_rate: float = 0.01
     half_steps: int = 0
@@ -89,17 +114,38 @@ class DecisionSettings(Settings, frozen=True):
     """The fallback's choice stands unless the best value exceeds its value by this much: a departure; 0: never."""
     tolerance: float = 0.0
     """The fallback chooses among candidates at most this much below the best: a departure; 0: the best is taken."""
+    guard_hold: int = 32
+    """With `network.guard`: after an observation outside the range the fallback also takes this many decisions."""
     precision: Literal["bfloat16", "float32"] = "bfloat16"
     """Precision of weights in products of more than 128 hidden; for `tokens` only if the CPU supports bfloat16."""
 
 
 class AgentSettings(Strict, frozen=True):
-    """An agent."""
+    """An agent.
 
+    `preset: specification` follows the specification to the letter: a distribution over the actions, noise in place of
+    residuals, and the loss as its formula stands. The keys that a preset sets can have no other figure.
+    """
+
+    preset: Preset | None = None
     network: NetworkSettings = NetworkSettings()
     training: TrainingSettings = TrainingSettings()
     decisions: DecisionSettings = DecisionSettings()
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.preset is None:
+            return
+        if self.preset not in _PRESETS:
+            raise LearningError(f"preset is {self.preset!r}, not one of {', '.join(_PRESETS)}", at="preset")
+        for section, figures in _PRESETS[self.preset].items():
+            settings = getattr(self, section)
+            for key, figure in figures.items():
+                if getattr(settings, key) not in {None, figure}:
+                    at = f"{section}.{key}"
+                    has = f"the preset {self.preset} has {figure}, not {getattr(settings, key)}"
+                    raise LearningError(f"{at}: {has}", at=at)
+            msgspec.structs.force_setattr(self, section, msgspec.structs.replace(settings, **figures))
 
     def check(self) -> None:
         """Raise LearningError for an invalid figure, with its key."""
@@ -111,6 +157,7 @@ class AgentSettings(Strict, frozen=True):
         _within("decisions.exploration", decisions.exploration, 0, 1)
         _at_least("decisions.margin", decisions.margin, 0)
         _at_least("decisions.tolerance", decisions.tolerance, 0)
+        _within("decisions.guard_hold", decisions.guard_hold, 0, 1 << 24)
         _at_least("decisions.deadline", decisions.deadline_ns, 1)
         _at_least("seed", self.seed, 0)
 
@@ -118,9 +165,21 @@ class AgentSettings(Strict, frozen=True):
 def _check_choices(section: Strict) -> None:
     """Raise LearningError for a plain string that is not one of a setting's choices."""
     for key, kind in get_type_hints(type(section)).items():
-        choices: tuple[Any, ...] = get_args(kind)
-        if choices and getattr(section, key) not in choices:
-            raise LearningError(f"{key} is {getattr(section, key)!r}, not one of {', '.join(choices)}", at=key)
+        choices = tuple(_choices(kind))
+        words = [choice for choice in choices if choice is not None]
+        if words and getattr(section, key) not in choices:
+            raise LearningError(f"{key} is {getattr(section, key)!r}, not one of {', '.join(words)}", at=key)
+
+
+def _choices(kind: Any) -> Iterator[str | None]:  # noqa: ANN401 - a type
+    """Yield a setting's choices; None is one of an optional setting."""
+    for choice in get_args(kind):
+        if choice is type(None):
+            yield None
+        elif isinstance(choice, str):
+            yield choice
+        else:
+            yield from _choices(choice)
 
 
 def _check_network(network: NetworkSettings) -> None:
@@ -132,6 +191,14 @@ def _check_network(network: NetworkSettings) -> None:
         )
     _within("network.dropout", network.dropout, 0, 0.99)
     _within("network.deviation", network.deviation, 1e-6, 10)
+    _within("network.noise", network.noise, 0, 10)
+    if network.guard is not None:
+        _within("network.guard", network.guard, 0, 1)
+    if network.output == "distribution" and network.quantiles > 1:
+        raise LearningError(
+            f"network.quantiles: {network.quantiles}, but a distribution over the actions has one figure each",
+            at="network.quantiles",
+        )
 
 
 def _check_training(training: TrainingSettings) -> None:

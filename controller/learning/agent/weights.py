@@ -8,12 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from controller.learning.agent.settings import Form, NetworkSettings
+from controller.learning.agent.settings import Add, Form, NetworkSettings, Output
 from controller.learning.errors import LearningError
 from controller.learning.values import COMMON, Floats, Observation
+
+LOW: Final = "range.low"
+HIGH: Final = "range.high"
+"""Names of the least and the most that each feature was in training, where a network is guarded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,9 @@ class Shape:
     heads: int
     layers: int
     feed_forward: int
+    output: Output = "values"
+    add: Add = "residual"
+    guard: float | None = None
 
     @classmethod
     def of(cls, settings: NetworkSettings, observation: Observation) -> Shape:
@@ -47,6 +55,9 @@ class Shape:
             settings.heads,
             settings.layers,
             settings.feed_forward,
+            settings.output or "values",
+            settings.add or "residual",
+            settings.guard,
         )
         return shape if settings.form != "dense" else _dense(shape, settings.dense_layers)
 
@@ -56,8 +67,9 @@ class Shape:
         return self.actions * self.quantiles
 
     def parameters(self) -> dict[str, tuple[int, ...]]:
-        """Return the size of every weight by its name, in serialisation order."""
-        return _dense_parameters(self) if self.form == "dense" else _transformer_parameters(self)
+        """Return the size of every weight by its name, in serialisation order; with a guard, also of ranges."""
+        sizes = _dense_parameters(self) if self.form == "dense" else _transformer_parameters(self)
+        return sizes if self.guard is None else sizes | {LOW: (self.inputs,), HIGH: (self.inputs,)}
 
     def fits(self, observation: Observation) -> bool:
         """Return whether such a network can take an observation."""
@@ -129,7 +141,8 @@ def _dense(flat: Shape, layers: int) -> Shape:
     else:
         square = layers - 1
         width = (math.sqrt(linear**2 + 4 * square * budget) - linear) / (2 * square)
-    return Shape("dense", flat.inputs, flat.actions, flat.quantiles, max(1, round(width)), 1, layers, 1)
+    sizes = (max(1, round(width)), 1, layers, 1)
+    return Shape("dense", flat.inputs, flat.actions, flat.quantiles, *sizes, flat.output, guard=flat.guard)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,12 +189,12 @@ class WeightSet:
 
 
 def gaussian_start(shape: Shape, deviation: float, generator: np.random.Generator) -> WeightSet:
-    """Return initial weights: Gaussian, biases 0, gains of normalisation 1."""
+    """Return initial weights: Gaussian, biases 0, gains of normalisation 1; ranges of features are empty, 1 to 0."""
     arrays: dict[str, Floats] = {}
     for name, size in shape.parameters().items():
-        if name.endswith("bias"):
+        if name.endswith("bias") or name == HIGH:
             arrays[name] = np.zeros(size, np.float32)
-        elif ".norm" in name:
+        elif ".norm" in name or name == LOW:
             arrays[name] = np.ones(size, np.float32)
         else:
             arrays[name] = (deviation * generator.standard_normal(size)).astype(np.float32)

@@ -28,7 +28,7 @@ from controller.learning.agent.settings import AgentSettings, NetworkSettings
 from controller.learning.agent.training.base import Status, Training
 from controller.learning.environment.rewarding import reward
 from controller.learning.environment.settings import Gain, PoolSettings
-from controller.learning.errors import LearningError
+from controller.learning.errors import LearningError, UnfamiliarError
 from controller.learning.policy.files import Claim, check_place, load_own
 from controller.learning.values import Bools, Experience, Floats, Observation
 from controller.scheduling.framework.lessons import Outcome, Standing
@@ -43,7 +43,7 @@ _KEPT: Final = 64
 """Number of cached answers: tasks that wait alike are asked about repeatedly."""
 _MOST_LEFT_OUT: Final = 1024
 """Maximum number of answers to skip: each further late answer of a network doubles the number."""
-Problem = Literal["", "untrained", "late", "not finite", "does not fit"]
+Problem = Literal["", "untrained", "late", "not finite", "does not fit", "unfamiliar"]
 Usual = Callable[[Floats, Bools], int]
 """The fallback's choice among some candidates; among equals, the one of the highest value."""
 
@@ -53,8 +53,9 @@ class LearnSettings(Settings, frozen=True):
 
     The reward is `utilisation_weight` times the utilisation plus `latency_unit_ns` over the time from the request to
     the start; with evictions their time is subtracted, down to `eviction_bound` over that time. Another `gain` departs
-    and uses the time to the end. Anything not started after `longest_start_s` counts
-    as never started. `network_features` and `load_features` select further features for a new agent.
+    and uses the time to the end. Anything not started after `longest_start_s` counts as never started.
+    `network_features` and `load_features` select further features for a new agent; by default it has those of the
+    network, except with `agent.preset: specification`, which allows neither, nor another `gain`.
     """
 
     agent: AgentSettings = AgentSettings(network=NetworkSettings(form="tokens"))
@@ -64,12 +65,23 @@ class LearnSettings(Settings, frozen=True):
     latency_unit_ns: int = 1_000_000_000
     eviction_bound: float = -0.5
     gain: Gain = Gain.SPECIFICATION
-    network_features: bool = True
+    network_features: bool | None = None
     load_features: bool = False
+
+    @property
+    def has_network(self) -> bool:
+        """True if a new agent observes the network."""
+        return self.agent.preset is None if self.network_features is None else self.network_features
 
     def check(self) -> None:
         """Raise LearningError for an invalid figure."""
         self.agent.check()
+        if self.agent.preset is not None:
+            for key in ("network_features", "load_features"):
+                if getattr(self, key):
+                    raise LearningError(f"learn.{key}: the preset {self.agent.preset} has no {key}")
+            if self.gain is not Gain.SPECIFICATION:
+                raise LearningError(f"learn.gain: the preset {self.agent.preset} has specification, not {self.gain}")
         for key in ("save_every_s", "longest_start_s"):
             if not getattr(self, key) > 0:
                 raise LearningError(f"learn.{key}: {getattr(self, key)} is not above 0")
@@ -190,7 +202,7 @@ class LiveNetwork:
         self._claim: Claim | None = None
         self._status = Status()
         self._cached: dict[tuple[int, bytes, bytes], Answer] = {}
-        self._late = self._left_out = 0
+        self._late = self._left_out = self._held = 0
         self._lived: dict[str, _Lived] = {}
         self._last: _Lived | None = None
         self._decisions, self._unanswered, self._experiences = Counter[str](), Counter[str](), Counter[str]()
@@ -214,7 +226,7 @@ class LiveNetwork:
         `subject` identifies what is decided on: another candidate, tried now and then, is tried again if it is asked
         again. `usual` returns the fallback's choice, if there is one.
         """
-        result = self._answer(observation)
+        result = self._guarded(self._answer(observation))
         if usual is not None and result.values is not None and observation.candidates.any():
             result = self._with_usual(result, result.values, usual)
         explored = self._explored(result, subject)
@@ -233,6 +245,14 @@ class LiveNetwork:
         near[alike(values, np.flatnonzero(candidates), decisions.tolerance)] = True
         return replace(answer, near=usual(values, near)) if np.count_nonzero(near) > 1 else answer
 
+    def _guarded(self, answer: Answer) -> Answer:
+        """Return an answer; for some decisions after an unfamiliar observation, one without values."""
+        if answer.problem == "unfamiliar":
+            self._held = self._checkpoint.settings.decisions.guard_hold + 1
+        elif self._held and answer.values is not None:
+            return replace(answer, values=None, problem="unfamiliar")
+        return answer
+
     def _answer(self, observation: Observation) -> Answer:
         training = self._training
         inference = self._inference if training is None else training.published.inference
@@ -250,6 +270,8 @@ class LiveNetwork:
         until_ns = self._clock_ns() + self.settings.deadline_ns
         try:
             values = inference.values(observation, lambda: self._clock_ns() >= until_ns)
+        except UnfamiliarError:
+            return Answer(observation, version, None, "unfamiliar")
         except LearningError:
             return Answer(observation, version, None, "does not fit")
         if values is None or self._clock_ns() >= until_ns:
@@ -273,6 +295,7 @@ class LiveNetwork:
             "untrained": "it is untrained",
             "late": f"it takes more than {self.settings.deadline_ns} ns",
             "not finite": "figures are not finite",
+            "unfamiliar": "figures are outside the range seen in training",
             "does not fit": f"it is {shape.form}, for {shape.actions} actions, and there are {actions}",
         }.get(answer.problem, "")
 
@@ -284,6 +307,8 @@ class LiveNetwork:
         self._decisions[self._who(answer, action)] += 1
         if answer.problem:
             self._unanswered[answer.problem] += 1
+            # Counted here, as one decision may ask several times.
+            self._held -= bool(self._held and answer.problem == "unfamiliar")
         if answer.usual is not None:
             self._unanswered["close"] += 1
         if answer.values is not None and np.count_nonzero(answer.observation.candidates) > 1:
@@ -405,7 +430,7 @@ class LiveNetwork:
                     f"{self._path}: does not exist, and a network {learn.agent.network.form} serves one number of"
                     " actions only: set learn.agent.network.form to tokens"
                 )
-            made_for = MadeFor(self._kind, network=learn.network_features, load=learn.load_features)
+            made_for = MadeFor(self._kind, network=learn.has_network, load=learn.load_features)
             return new_checkpoint(learn.agent, self._example(made_for), self._kind)
         checkpoint = load_own(self._path)
         try:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from msgspec import structs
+
 from controller.learning.agent.purpose import Kind
 from controller.learning.agent.records import Checkpoint, check_for, load_checkpoint
-from controller.learning.agent.settings import AgentSettings
+from controller.learning.agent.settings import AgentSettings, Preset
 from controller.learning.environment.pool import Pool
 from controller.learning.environment.settings import PoolSettings
 from controller.learning.environment.view import PoolView
@@ -33,7 +35,9 @@ KINDS: Final = ("blocks:FILE", "spotri:FILE", "swf:FILE", "bursty")
 class LearningSettings(Strict, frozen=True):
     """Settings of training, trying and comparing: the agent's, and those of each kind of input.
 
-    `pool` is of the environment in which an action is a node, `ordering` of that in which it is a waiting job.
+    `pool` is of the environment in which an action is a node, `ordering` of that in which it is a waiting job. With
+    `agent.preset: specification` both show its six features alone and have its reward: `network_features` and
+    `waits_and_sizes` are off.
     """
 
     agent: AgentSettings = AgentSettings()
@@ -43,6 +47,31 @@ class LearningSettings(Strict, frozen=True):
     spotri: GraphSettings = GraphSettings()
     swf: JobSettings = JobSettings()
     bursty: BurstySettings = BurstySettings()
+
+    def __post_init__(self) -> None:
+        if self.agent.preset is None:
+            return
+        for section, keys in _DEPARTURES.items():
+            settings = getattr(self, section)
+            plain = type(settings)()
+            for key in keys:
+                if getattr(settings, key) != getattr(plain, key):
+                    at = f"{section}.{key}"
+                    raise LearningError(f"{at}: the preset {self.agent.preset} has no {key}", at=at)
+            structs.force_setattr(self, section, structs.replace(settings, **{_EXTENSIONS[section]: False}))
+
+    def with_preset(self, preset: Preset) -> LearningSettings:
+        """Return the settings with a preset; raise LearningError for a figure that contradicts it, with its key."""
+        return structs.replace(self, agent=structs.replace(self.agent, preset=preset))
+
+
+_DEPARTURES: Final[Mapping[str, tuple[str, ...]]] = {
+    "pool": ("load_features", "gain", "port_hz", "slot_hz", "foretold"),
+    "ordering": ("job_features", "foretold", "gain", "foresight"),
+}
+"""Keys that depart from the specification's observation and reward, by section."""
+_EXTENSIONS: Final[Mapping[str, str]] = {"pool": "network_features", "ordering": "waits_and_sizes"}
+"""Features beyond the six that are on by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +89,28 @@ class Given(Generic[View]):
     has_graph: bool = False
 
 
-def load_settings(path: Path) -> LearningSettings:
-    """Return the settings of a file; raise ConfigError or LearningError with the file and the key."""
+def load_settings(path: Path, preset: Preset | None = None) -> LearningSettings:
+    """Return the settings of a file, with a preset if one is named.
+
+    Raises ConfigError or LearningError with the file and the key, also for a figure that contradicts a preset.
+    """
     try:
         settings = load(path, LearningSettings)
+        settings = settings if preset is None else settings.with_preset(preset)
         settings.agent.check()
+        if settings.agent.preset is not None:
+            _check_extensions(path, settings.agent.preset)
     except LearningError as error:
         raise _located(path, error) from error
     return settings
+
+
+def _check_extensions(path: Path, preset: Preset) -> None:
+    """Raise LearningError for features beyond the six that a file switches on by name."""
+    sections = load_document(path, dict[str, Any]).value
+    for section, key in _EXTENSIONS.items():
+        if (sections.get(section) or {}).get(key):
+            raise LearningError(f"{section}.{key}: the preset {preset} has no {key}", at=f"{section}.{key}")
 
 
 def _located(path: Path, error: LearningError) -> LearningError:

@@ -29,8 +29,9 @@ from controller.learning.training.given import Given, LearningSettings, read_giv
 
 DATA: Final = Path(__file__).parents[4] / "shared" / "data"
 SEEDS: Final = (0, 1, 2)
-Form = Literal["tokens", "dense", "flat"]
-FORMS: Final[tuple[Form, ...]] = ("tokens", "dense", "flat")
+Form = Literal["tokens", "dense", "flat", "specification"]
+FORMS: Final[tuple[Form, ...]] = ("tokens", "dense", "flat", "specification")
+"""Forms of the network, with what each case departs by; the last one is the preset, which departs by nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ class Windows:
 class Case:
     """An input: `file` in the folder of published data, as `kind` reads it; none where a seed draws it.
 
-    `fallback` decides while nothing is learned. After each `examined_every` episodes an agent is examined by a lesson
-    of its own, and its best state is kept.
+    `fallback` decides while nothing is learned; `plain` in its place where its figures are not shown. After each
+    `examined_every` episodes an agent is examined by a lesson of its own, and its best state is kept.
     Agents learn with the settings `learning` for `episodes`, and are tried, beside the rules, with `tried`. The oracle
     looks at windows, or, where `windows` are the plays of a search, at the whole input.
     """
@@ -64,6 +65,7 @@ class Case:
     episodes: int
     examined_every: int = 0
     fallback: str = "data-local"
+    plain: str = ""
     file: str = ""
     windows: Windows | Plays = Windows()
 
@@ -74,30 +76,45 @@ class Case:
 
     def given(self, seed: int, form: Form | None = None, *, quick: bool = False) -> Given[Any]:
         """Return the input as it is tried with a seed, by an agent of a form or by rules."""
-        return self._read(_of_form(self.tried, form), seed, quick=quick)
+        return self._read(of_form(self.tried, form), seed, quick=quick)
 
     def lesson(self, seed: int, episode: int, form: Form, *, quick: bool = False) -> Given[Any]:
         """Return the input as it is learned in an episode: drawn otherwise than those that are tried."""
-        return self._read(_of_form(self.learning, form), 1000 * (seed + 1) + episode, quick=quick)
+        return self._read(of_form(self.learning, form), 1000 * (seed + 1) + episode, quick=quick)
 
     def agent(self, form: Form, seed: int) -> AgentSettings:
-        """Return an agent's settings: all forms have the same but for the network's form."""
+        """Return an agent's settings: all forms have the same but for the network's form, and the preset its own."""
+        if form == "specification":
+            return AgentSettings(preset="specification", seed=seed)
         settings = self.learning.agent
         return replace(settings, network=replace(settings.network, form=form), seed=seed)
 
+    def fallback_of(self, form: Form) -> str:
+        """Return the rule that decides while an agent of a form has learned nothing."""
+        return self.plain or self.fallback if form == "specification" else self.fallback
+
     def _read(self, settings: LearningSettings, seed: int, *, quick: bool) -> Given[Any]:
         text = f"{self.kind}:{DATA / self.file}" if self.file else self.kind
-        return read_given(text, _shortened(settings) if quick else settings, seed)
+        return read_given(text, shortened(settings) if quick else settings, seed)
 
 
-def _of_form(settings: LearningSettings, form: Form | None) -> LearningSettings:
+def of_form(settings: LearningSettings, form: Form | None) -> LearningSettings:
     """Return settings as a form needs them: the places of a window without a job are seen where outputs are fixed."""
+    if form == "specification":
+        return _to_the_letter(settings)
     if form not in {"dense", "flat"}:
         return settings
     return replace(settings, ordering=replace(settings.ordering, empty_places=True))
 
 
-def _shortened(settings: LearningSettings) -> LearningSettings:
+def _to_the_letter(settings: LearningSettings) -> LearningSettings:
+    """Return settings with the preset: of the environments only units, and when a job is chosen, are the case's."""
+    ordering = OrderingSettings(early=settings.ordering.early, episode=settings.ordering.episode)
+    pool = PoolSettings(latency_unit_ns=settings.pool.latency_unit_ns)
+    return replace(settings, agent=AgentSettings(preset="specification"), pool=pool, ordering=ordering)
+
+
+def shortened(settings: LearningSettings) -> LearningSettings:
     """Return settings of inputs of few tasks, to see that all of it works."""
     return replace(
         settings,
@@ -105,6 +122,12 @@ def _shortened(settings: LearningSettings) -> LearningSettings:
         swf=replace(settings.swf, jobs=300),
         bursty=replace(settings.bursty, tasks=1500),
     )
+
+
+def changed(settings: Any, path: str, value: object) -> Any:
+    """Return settings with another figure at a path."""
+    name, _, rest = path.partition(".")
+    return replace(settings, **{name: changed(getattr(settings, name), rest, value) if rest else value})
 
 
 AGENT: Final = AgentSettings(
@@ -241,6 +264,7 @@ _CASES: Final = (
         episodes=1,
         file="cloudPhysicsIO.csv",
         fallback="foretold-local",
+        plain="round-robin",
         windows=Windows(count=4),
     ),
     Case("bursty", "bursty", _REQUESTS, _REQUESTS, episodes=2, windows=Windows(4, 96, 16)),
@@ -263,6 +287,7 @@ _CASES: Final = (
         episodes=80,
         file="lublin_256.swf",
         fallback="rollout",
+        plain="shortest-fitting-first",
         windows=Windows(tasks=48, width=4),
     ),
 )

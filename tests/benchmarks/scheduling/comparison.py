@@ -7,6 +7,8 @@
 - NAME_oracle_share: in windows, (best static - ours) / (best static - oracle), of sums over the windows of all seeds;
   the best static is the rule with the least sum.
 - NAME_transformer_over_dense: mean response of `dense` over that of `tokens`.
+- NAME_preset_specification: mean response of an agent of the preset `specification`, which departs from it by
+  nothing, over that of `tokens`.
 - NAME_own_rule_over_ours, of an input that has one: mean response of that rule, which `tokens` decides beside, over
   that of `tokens`.
 """
@@ -93,6 +95,7 @@ def measure(name: str, *, quick: bool) -> dict[str, float | None]:
         f"{name}_best_heuristic_over_ours": comparison.over_ours(comparison.best_rule),
         f"{name}_oracle_share": comparison.share(OURS),
         f"{name}_transformer_over_dense": comparison.over_ours("dense"),
+        f"{name}_preset_specification": comparison.over_ours("specification"),
         f"{name}_own_rule_over_ours": own[0] if own else None,
     }
 

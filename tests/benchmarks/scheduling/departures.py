@@ -17,12 +17,11 @@ from dataclasses import replace as replaced
 from statistics import fmean
 from typing import Any, Final
 
-from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
 from controller.learning.training.trials import evaluate, greedy
-from tests.benchmarks.scheduling.cases import CASES, SEEDS, Case
+from tests.benchmarks.scheduling.cases import CASES, SEEDS, Case, changed
 from tests.benchmarks.scheduling.comparison import spread
 from tests.benchmarks.scheduling.trials import in_processes, learned
 
@@ -38,13 +37,8 @@ class Departure:
         """Return the case with the changes, where it is learned and where it is tried."""
         learning, tried = case.learning, case.tried
         for path, value in self.changes.items():
-            learning, tried = _changed(learning, path, value), _changed(tried, path, value)
+            learning, tried = changed(learning, path, value), changed(tried, path, value)
         return replaced(case, learning=learning, tried=tried)
-
-
-def _changed(settings: Any, path: str, value: object) -> Any:
-    name, _, rest = path.partition(".")
-    return replace(settings, **{name: _changed(getattr(settings, name), rest, value) if rest else value})
 
 
 _TRAINING: Final = "agent.training"
@@ -72,6 +66,9 @@ DEPARTURES: Final = (
     Departure("margin 0.1", {"agent.decisions.margin": 0.1}),
     Departure("slot_hz 100", {"pool.slot_hz": 100.0}),
     Departure("foretold costs", {"pool.foretold": True}),
+    Departure("the specification's distribution", {"agent.network.output": "distribution"}),
+    Departure("the specification's noise", {"agent.network.add": "noise"}),
+    Departure("the specification's loss as it stands", {f"{_TRAINING}.loss": "criticality-through"}),
     Departure("two layers", {"agent.network.layers": 2}),
     Departure("hidden 64", {"agent.network.hidden": 64}),
 )

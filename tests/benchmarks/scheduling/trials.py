@@ -98,7 +98,7 @@ def _agent(case: Case, job: Job, form: Form) -> Tried:
     given = case.given(job.seed, form, quick=job.quick)
 
     def make() -> Any:
-        return greedy(given, checkpoint, given.rules(job.seed)[case.fallback])
+        return greedy(given, checkpoint, given.rules(job.seed)[case.fallback_of(form)])
 
     figures: dict[str, Figures] = {form: evaluate(given, make(), job.seed)}
     makers: Makers = {form: make}
@@ -118,7 +118,7 @@ def learned(case: Case, form: Form, seed: int, *, quick: bool = False) -> tuple[
             yield given
 
     examined = case.lesson(seed, EXAMINED, form, quick=quick) if case.examined_every else None
-    return taught(case.agent(form, seed), lessons(), seed, case.fallback, examined, case.examined_every)
+    return taught(case.agent(form, seed), lessons(), seed, case.fallback_of(form), examined, case.examined_every)
 
 
 def taught(

@@ -11,6 +11,7 @@ from controller.apps.cli.learning.options import (
     FallbackOption,
     InputArgument,
     PictureOption,
+    PresetOption,
     SeedOption,
     SettingsOption,
     cells_of,
@@ -37,6 +38,7 @@ def compare(  # noqa: PLR0917 - a command line's options
         typer.Option("--checkpoint", "-c", metavar="FILE", help="Checkpoint of an agent; repeatable."),
     ] = None,
     settings: SettingsOption = None,
+    preset: PresetOption = None,
     seed: SeedOption = 0,
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="Number of seeds, starting at --seed.")] = 1,
     fallback: FallbackOption = "",
@@ -50,7 +52,7 @@ def compare(  # noqa: PLR0917 - a command line's options
     from controller.learning.training.given import checkpoint_for  # noqa: PLC0415
 
     check_outputs(picture)
-    wanted = settings_of(settings)
+    wanted = settings_of(settings, preset)
     loaded: dict[str, Checkpoint] = {}
     by_rule: dict[str, list[Figures]] = {}
     given = input_of(workload, wanted, seed)

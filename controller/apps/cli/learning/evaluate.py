@@ -11,6 +11,7 @@ import typer
 from controller.apps.cli.learning.options import (
     FallbackOption,
     InputArgument,
+    PresetOption,
     SeedOption,
     SettingsOption,
     cells_of,
@@ -33,6 +34,7 @@ def evaluate(  # noqa: PLR0917 - a command line's options
     ],
     workload: InputArgument,
     settings: SettingsOption = None,
+    preset: PresetOption = None,
     seed: SeedOption = 0,
     fallback: FallbackOption = "",
     attention: Annotated[
@@ -47,7 +49,7 @@ def evaluate(  # noqa: PLR0917 - a command line's options
     from controller.learning.training.trials import evaluate as evaluated  # noqa: PLC0415
 
     check_outputs(attention)
-    given = input_of(workload, settings_of(settings), seed)
+    given = input_of(workload, settings_of(settings, preset), seed)
     loaded = checkpoint_for(given, checkpoint)
     if attention is not None:
         check_attention(loaded)

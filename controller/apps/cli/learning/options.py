@@ -5,14 +5,23 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
 if TYPE_CHECKING:
+    from controller.learning.agent.settings import Preset
     from controller.learning.training.figures import Figures
     from controller.learning.training.given import Given, LearningSettings
+
+
+class PresetName(StrEnum):
+    """Named settings of an agent, its observations and its reward."""
+
+    SPECIFICATION = "specification"
+
 
 InputArgument = Annotated[
     str, typer.Argument(metavar="INPUT", help="blocks:FILE, spotri:FILE, swf:FILE, or bursty, drawn from the seed.")
@@ -22,17 +31,24 @@ SettingsOption = Annotated[
 ]
 SeedOption = Annotated[int, typer.Option(min=0, help="Seed of the agent, drawn inputs and data placement.")]
 FallbackOption = Annotated[str, typer.Option(metavar="RULE", help="Fallback policy; default: the best on the input.")]
+PresetOption = Annotated[
+    PresetName | None,
+    typer.Option(help="specification: its form to the letter; contradicting settings are errors."),
+]
 PictureOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it (.png or .svg).")]
 
 _SECONDS: Final = "s", 1e9
 _MILLISECONDS: Final = "ms", 1e6
 
 
-def settings_of(path: Path | None) -> LearningSettings:
-    """Return a file's settings, by default the specification's values."""
+def settings_of(path: Path | None, preset: PresetName | None = None) -> LearningSettings:
+    """Return a file's settings, by default the specification's values, with a preset if one is named."""
     from controller.learning.training.given import LearningSettings, load_settings  # noqa: PLC0415
 
-    return LearningSettings() if path is None else load_settings(path)
+    named = None if preset is None else cast("Preset", preset.value)
+    if path is not None:
+        return load_settings(path, named)
+    return LearningSettings() if named is None else LearningSettings().with_preset(named)
 
 
 def input_of(text: str, settings: LearningSettings, seed: int, *, quiet: bool = False) -> Given[Any]:

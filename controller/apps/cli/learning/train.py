@@ -20,6 +20,7 @@ from controller.apps.cli.learning.options import (
     FallbackOption,
     InputArgument,
     PictureOption,
+    PresetOption,
     SettingsOption,
     input_of,
     settings_of,
@@ -117,6 +118,7 @@ def train(  # noqa: PLR0917 - a command line's options
     workload: InputArgument,
     checkpoint: Annotated[Path, typer.Option("--checkpoint", "-c", metavar="FILE", help="File to write the agent to.")],
     settings: SettingsOption = None,
+    preset: PresetOption = None,
     resume: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Continue from this checkpoint, with its settings.")
     ] = None,
@@ -149,7 +151,7 @@ def train(  # noqa: PLR0917 - a command line's options
         from controller.learning.training.keeping import Best  # noqa: PLC0415
         from controller.learning.training.trials import Run, best_rule  # noqa: PLC0415
 
-        loaded = settings_of(settings)
+        loaded = settings_of(settings, preset)
         before = None if resume is None else load_checkpoint(resume)
         last = None if before is None else before.run
         if seed is None:

@@ -110,7 +110,8 @@ def first(weights: WeightSet) -> First:
     scores = np.einsum("hdi,hdj->hij", queries, keys) / np.sqrt(queries.shape[1])
     out = _exact(weights, f"{at}.out_proj.weight").reshape(weights.shape.hidden, heads, -1)
     mixed = np.einsum("ohd,hdi->hio", out, values)
-    own = embed.T.copy()
+    # Without residuals a token adds nothing of its own but what attention gives it.
+    own = np.zeros_like(embed.T) if weights.shape.add == "noise" else embed.T.copy()
     own[-1] += _exact(weights, f"{at}.out_proj.bias")
     return First(scores.astype(np.float32), np.concatenate([own, *mixed]).astype(np.float32))
 

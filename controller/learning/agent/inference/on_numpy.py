@@ -60,16 +60,18 @@ def _product(layer: folding.Affine, rows: Floats) -> Floats:
 class _FeedForward:
     """The part of a layer after the sums of its attention."""
 
-    def __init__(self, part: folding.FeedForward) -> None:
-        self._before, self._after = part.before, part.after
+    def __init__(self, part: folding.FeedForward, *, residual: bool) -> None:
+        self._before, self._after, self._residual = part.before, part.after, residual
         self._wide, self._narrow = (partial(_product, layer) for layer in (part.wide, part.narrow))
 
     def __call__(self, rows: Floats) -> Floats:
         seen = normalised(rows, self._before.gain, self._before.bias)
         wide = self._wide(seen)
         np.maximum(wide, 0, out=wide)
-        seen += self._narrow(wide)
-        return normalised(seen, self._after.gain, self._after.bias)
+        inside = self._narrow(wide)
+        if self._residual:
+            inside += seen
+        return normalised(inside, self._after.gain, self._after.bias)
 
 
 def with_one(rows: Floats) -> Floats:
@@ -90,7 +92,8 @@ class FlatInference:
         self._attention = [
             partial(_product, folding.single_token_attention(weights, layer)) for layer in layers if layer
         ]
-        self._parts = [_FeedForward(folding.feed_forward(weights, layer)) for layer in layers]
+        self._residual = weights.shape.add == "residual"
+        self._parts = [_FeedForward(folding.feed_forward(weights, layer), residual=self._residual) for layer in layers]
         self._head = folding.head(weights)
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
@@ -100,7 +103,7 @@ class FlatInference:
         for attention, part in zip(self._attention, self._parts[1:], strict=True):
             if late():
                 return None
-            seen = part(seen + attention(seen))
+            seen = part(seen + attention(seen) if self._residual else attention(seen))
         return _product(self._head, seen)
 
 
@@ -147,7 +150,8 @@ class TokensInference:
             for layer in layers
             if layer
         ]
-        self._parts = [_FeedForward(folding.feed_forward(weights, layer)) for layer in layers]
+        self._residual = weights.shape.add == "residual"
+        self._parts = [_FeedForward(folding.feed_forward(weights, layer), residual=self._residual) for layer in layers]
         self._head = folding.head(weights)
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
@@ -171,7 +175,7 @@ class TokensInference:
             added = _product(out, self._attended(_product(projection, seen), looked))
             if late():
                 return None
-            seen = part(seen + added)
+            seen = part(seen + added if self._residual else added)
         return _product(self._head, seen)[:, 0]
 
     def _attended(self, projected: Floats, looked: list[Floats]) -> Floats:

@@ -13,7 +13,7 @@ from controller.apps.cli.app import app
 from controller.apps.cli.learning.options import progress_of
 from controller.apps.cli.shared import common
 from controller.learning.agent.agents import new_checkpoint
-from controller.learning.agent.records import save_checkpoint
+from controller.learning.agent.records import load_checkpoint, save_checkpoint
 from controller.learning.agent.settings import AgentSettings, Form, NetworkSettings
 from controller.learning.training.given import load_settings, read_given
 from dataplane.errors import MillraceError
@@ -70,6 +70,21 @@ def test_an_agent_is_trained_resumed_evaluated_and_compared(
     assert ours["mean response, ms"] == figures["mean response, ms"]
     assert [row["mean response, ms"] for row in rows] == sorted(row["mean response, ms"] for row in rows)
     assert drawn.read_bytes().startswith(b"\x89PNG")
+
+
+def test_preset_trains_and_evaluates_what_others_refuse(settings: str, tmp_path: Path) -> None:
+    """Its observations have six features: without the option the checkpoint is of another kind."""
+    pytest.importorskip("torch")
+    checkpoint = str(tmp_path / "agent.ckpt")
+    options = ["bursty", "-s", settings, "--preset", "specification"]
+    run("train", *options, "-c", checkpoint, "--episodes", "1")
+    agent = load_checkpoint(Path(checkpoint))
+    assert (agent.settings.preset, agent.settings.training.loss) == ("specification", "criticality-through")
+    assert (agent.shape.output, agent.shape.add, agent.shape.inputs) == ("distribution", "noise", 4 + 2 * 4)
+    shown, _ = run("evaluate", checkpoint, *options, "-f", "json")
+    assert {row["what"]: row["value"] for row in json.loads(shown)}["by network"] == 100
+    with pytest.raises(MillraceError, match="it was made for nodes of a pool with the six features only"):
+        run("evaluate", checkpoint, "bursty", "-s", settings)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from controller.learning.agent.purpose import MadeFor
 from controller.learning.agent.records import Checkpoint, load_checkpoint, save_checkpoint
 from controller.learning.agent.settings import AgentSettings, DecisionSettings, NetworkSettings
 from controller.learning.agent.training.base import Published
-from controller.learning.agent.weights import WeightSet
+from controller.learning.agent.weights import HIGH, LOW, WeightSet
+from controller.learning.environment.settings import Gain
 from controller.learning.errors import LearningError
 from controller.learning.policy.files import Claim
 from controller.learning.policy.live import LearnSettings, LiveNetwork, LiveSettings
@@ -99,6 +100,71 @@ def test_missing_checkpoint_starts_a_new_one_if_learning(tmp_path: Path) -> None
         network_of(file, learn=LearnSettings(agent=flat))
     with pytest.raises(LearningError, match=r"learn\.save_every_s: 0 is not above 0"):
         network_of(file, learn=LearnSettings(agent=AGENT, save_every_s=0))
+
+
+def test_preset_of_a_new_agent_observes_the_six_features(tmp_path: Path) -> None:
+    agent = AgentSettings(preset="specification", network=AGENT.network, decisions=AGENT.decisions)
+    learn = LearnSettings(agent=agent)
+    network = LiveNetwork(
+        LiveSettings(checkpoint=str(tmp_path / "new.ckpt"), learn=learn),
+        "pods",
+        lambda made_for: seen(1.0).without_network() if not made_for.network else seen(1.0),
+        lambda: 0,
+    )
+    assert (network.made_for.network, network.made_for.load) == (False, False)
+    assert LEARN.has_network
+    for more, key in (({"network_features": True}, "network_features"), ({"load_features": True}, "load_features")):
+        with pytest.raises(LearningError, match=rf"^learn\.{key}: the preset specification has no {key}$"):
+            msgspec.structs.replace(learn, **more).check()
+    with pytest.raises(LearningError, match=r"^learn\.gain: the preset specification has specification, not response$"):
+        LearnSettings(agent=agent, gain=Gain.RESPONSE).check()
+
+
+def test_preset_is_named_in_settings_of_the_scheduler(tmp_path: Path) -> None:
+    sizes = {"form": "tokens", "hidden": 8, "heads": 2, "feed_forward": 8}
+    agent: dict[str, Any] = {"preset": "specification", "network": sizes}
+    settings = {"checkpoint": str(tmp_path / "pods.ckpt"), "learn": {"agent": agent}}
+    policy = make_policy(PODS, "learned", settings, ("points", "reason"))
+    assert (policy.network.made_for.network, policy.settings.learn.agent.network.add) == (False, "noise")
+    agent["training"] = {"loss": "huber"}
+    with pytest.raises(
+        SchedulerError, match=r"training\.loss: the preset specification has criticality-through, not h"
+    ):
+        make_policy(PODS, "learned", settings, ("points", "reason"))
+
+
+def test_guarded_network_leaves_unfamiliar_pods_to_others(tmp_path: Path) -> None:
+    """Free memory was 0.25 to 0.5 in training: beyond, and for two decisions after, there are no values."""
+    guarded = msgspec.structs.replace(
+        AGENT,
+        network=msgspec.structs.replace(AGENT.network, guard=0.0),
+        decisions=msgspec.structs.replace(AGENT.decisions, guard_hold=2),
+    )
+
+    def trained(_: Checkpoint) -> Checkpoint:
+        made = new_checkpoint(guarded, seen(1.0), "pods")
+        arrays = dict(made.weights().arrays)
+        rows = np.concatenate([seen(0.25, 0.5).tokens(), seen(0.5, 0.25).tokens()])
+        arrays |= {LOW: rows.min(axis=0), HIGH: rows.max(axis=0)}
+        weights = WeightSet(made.shape, arrays, 3)
+        return msgspec.structs.replace(made, version=3, published=weights.to_bytes())
+
+    network = network_of(_trained(tmp_path, trained), learn=None)
+
+    def problems(*observations: Observation) -> list[str]:
+        listed = list[str]()
+        for number, observation in enumerate(observations):
+            answers = [network.answer(observation, "pod"), network.answer(observation, "pod")]
+            assert answers[0].problem == answers[1].problem
+            network.decided(str(number), answers[1], 0)
+            listed.append(answers[1].problem)
+        return listed
+
+    usual, odd = seen(0.5, 0.25), seen(0.5, 0.75)
+    assert problems(usual, odd, usual, usual, usual) == ["", "unfamiliar", "unfamiliar", "unfamiliar", ""]
+    assert network.standing.unanswered == {"unfamiliar": 3}
+    answer = network.answer(odd, "pod")
+    assert network.why_not(answer) == "figures are outside the range seen in training"
 
 
 def test_checkpoint_for_pods_is_refused_for_tasks(tmp_path: Path) -> None:

@@ -224,6 +224,35 @@ def test_wrong_settings_name_file_line_and_key(tmp_path: Path, text: str, why: s
         load_settings(path)
 
 
+def test_preset_observes_six_features_and_has_their_reward(tmp_path: Path) -> None:
+    path = tmp_path / "learning.yaml"
+    path.write_text("agent: {network: {hidden: 16}}\nbursty: {tasks: 20, objects: 64, system: {nodes: 4}}\n")
+    settings = load_settings(path, "specification")
+    assert settings == load_settings(path).with_preset("specification")
+    assert (settings.agent.network.output, settings.agent.network.hidden) == ("distribution", 16)
+    seen = read_given("bursty", settings, 1).environment.start(1)
+    assert (seen.figures, seen.has_network, seen.has_load) == (2, False, False)
+    assert (settings.pool.gain, settings.ordering.gain) == ("specification", "slowdown")
+    (tmp_path / "log.swf").write_text(LOG)
+    assert read_given(f"swf:{tmp_path}/log.swf", settings, 1).environment.start(1).figures == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("pool: {load_features: true}", r":2: pool\.load_features: the preset specification has no load_features"),
+        ("pool: {network_features: true}", r":2: pool\.network_features: the preset specification has no network_f"),
+        ("ordering: {gain: response}", r":2: ordering\.gain: the preset specification has no gain"),
+        ("ordering:\n  waits_and_sizes: true", r":3: ordering\.waits_and_sizes: the preset specification has no wai"),
+    ],
+)
+def test_departures_from_the_preset_name_file_line_and_key(tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "learning.yaml"
+    path.write_text(f"agent: {{preset: specification}}\n{text}\n")
+    with pytest.raises(LearningError, match=rf"learning\.yaml{why}"):
+        load_settings(path)
+
+
 def test_progress_counts_decisions(given: Given[Any]) -> None:
     seen: list[int] = []
     figures = evaluate(given, given.rules(1)["random"], 1, seen.append)
@@ -257,3 +286,10 @@ def test_attention_uses_the_most_frequent_number_of_places(tmp_path: Path) -> No
     attention = attention_of(given, fresh, given.rules(0)["easy"], 0, 39)
     assert attention.shape == (1, 2, 4, 4)
     assert attention.sum(axis=-1) == pytest.approx(1)
+
+
+def test_figure_against_a_named_preset_names_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "learning.yaml"
+    path.write_text("agent:\n  training: {loss: huber}\n")
+    with pytest.raises(LearningError, match=r"learning\.yaml:2: agent\.training\.loss: the preset specification has c"):
+        load_settings(path, "specification")

@@ -47,9 +47,7 @@ def serve(settings: SettingsFile) -> None:
 
 @token.command("create")
 def create_token(  # noqa: PLR0917 - a command line's options
-    role: Annotated[
-        str, typer.Option(help="user, viewer, node, centre, holder, placement, balance, service, admin.")
-    ],
+    role: Annotated[str, typer.Option(help="user, viewer, node, centre, holder, placement, balance, service, admin.")],
     name: Annotated[str | None, typer.Option(help="Name of its owner; default: the node, centre or holder.")] = None,
     node: _Node = None,
     centre: _Centre = None,

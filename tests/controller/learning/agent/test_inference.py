@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,7 +73,7 @@ CASES = [
 ]
 
 
-def _weights(form: Form, observation: Observation, **fields: int) -> WeightSet:
+def _weights(form: Form, observation: Observation, **fields: Any) -> WeightSet:
     settings = NetworkSettings(form=form, hidden=64, feed_forward=48, deviation=0.15, **fields)
     start = gaussian_start(Shape.of(settings, observation), settings.deviation, np.random.default_rng(5))
     # Biases and gains as after training.

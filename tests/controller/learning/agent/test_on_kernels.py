@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,7 +46,7 @@ TWINS = [
 """Form, plain twin, fast twin, and the tolerance of its values, which are about 1."""
 
 
-def _weights(form: Form, observation: Observation, *, spread: float = 1.0, **fields: int) -> WeightSet:
+def _weights(form: Form, observation: Observation, *, spread: float = 1.0, **fields: Any) -> WeightSet:
     """Return weights whose products are about as large as the inputs, times a spread."""
     shape = Shape.of(NetworkSettings(form=form, **fields), observation)
     chance = np.random.default_rng(7)

@@ -85,7 +85,7 @@ class Program:
         model = self.models[precision]
         output = model(batch.to(torch.bfloat16) if precision == "bf16" else batch)
         if not self._slow.exists():
-            time.sleep(0.005)  # a device that computes on while this machine's cores are free for other tests
+            time.sleep(0.02)  # a device that computes on while this machine's cores are free for other tests
         if precision not in self.types:
             self.types[precision] = described(model, output)
             self._slow.with_name(precision).touch()

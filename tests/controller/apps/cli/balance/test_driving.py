@@ -18,6 +18,7 @@ from dataplane.clock import VirtualClock
 from dataplane.errors import ConfigError
 from tests.collectors.devices.nvml_library import environment_with_library
 from tests.controller.balance.levers.test_clocks import EQUAL
+from tests.controller.balance.levers.test_gpu_clocks import ADDRESS, AMD, PCI
 from tests.recorded import write_tree
 
 
@@ -30,6 +31,16 @@ def test_levers_of_a_machine_and_reasons_for_missing_ones(tmp_path: Path) -> Non
     assert rows[1][1:5] == ("frequency", 3200, 800, 3200)
     assert rows[2][5] == "unavailable: no powercap on this machine: its kernel or hypervisor hides it"
     assert rows[3][5] == "unavailable: NVML: not here"
+
+
+def test_clock_and_power_of_other_makers_devices_are_shown(tmp_path: Path) -> None:
+    ids = {
+        f"{PCI}/{name}": f"{text}\n" for name, text in (("class", "0x038000"), ("vendor", "0x1002"), ("device", "1"))
+    }
+    root = Root(write_tree(tmp_path, AMD | ids, {f"{PCI}/driver": "../../../bus/pci/drivers/amdgpu"}))
+    rows = {row[0]: row[1:5] for row in _lever_rows(Host(root, VirtualClock(), "NVML: not here"))}
+    assert rows[f"clock of {ADDRESS}"] == ("frequency", 1700, 500, 1700)
+    assert rows[f"power cap of {ADDRESS}"] == ("power", 250, 100, 300)
 
 
 def test_this_machine_has_a_note_for_each_lever() -> None:

@@ -296,7 +296,8 @@ class Dispatching:
     def _held_back(self, task: Task, standing: Standing, verdict: Verdict | None = None) -> _Waiting | None:
         """Return the reason of a task whose predecessors have not ended, with the plan for it; None if unchanged."""
         offer = None if verdict is None or verdict.option is None else verdict.option.offer
-        if not self._is_news(task, standing, f"{standing.reason}; {offer}"):
+        # Plans change with every end: one that moves to another centre is not written again until a predecessor ends.
+        if not self._is_news(task, standing, f"{standing.reason}; planned: {offer is not None}"):
             return None
         if verdict is None or offer is None:
             return _Waiting(task, TaskPhase.PENDING, line(standing.reason), None, standing.ends)

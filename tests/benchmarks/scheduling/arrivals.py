@@ -106,6 +106,9 @@ _FAMILY: Final = {
     "bursty.cpu_only": 0.5,
 }
 
+_FIRST_REQUESTS: Final = {"blocks.first": 0, "blocks.requests": 20_000}
+"""A part of the trace that nothing is learned from."""
+
 TRIED: Final[Mapping[str, tuple[Arrivals, ...]]] = {
     "bursty": (
         Arrivals("as learned"),
@@ -113,8 +116,8 @@ TRIED: Final[Mapping[str, tuple[Arrivals, ...]]] = {
         Arrivals("another family", _FAMILY),
     ),
     "cloudphysics": (
-        Arrivals("as learned"),
-        Arrivals("twice the load", {"blocks.time_compression": 200}),
+        Arrivals("as learned", _FIRST_REQUESTS),
+        Arrivals("twice the load", {**_FIRST_REQUESTS, "blocks.time_compression": 200}),
         Arrivals("another family", kind="bursty"),
     ),
     "spotri": (

@@ -23,7 +23,7 @@ export interface LinkAnswer {
   at_ns: number
   figures: { name: string; value: number | null; unit: string; text: string }[]
   status: { condition: string; cause: string; age_ns: number } | null
-  flows: { text: string; rate_bps: number | null; path: string[]; managed: boolean }[]
+  flows: (Partial<Flow> & { text: string; rate_bps: number | null; path: string[]; managed?: boolean })[]
   flows_of: number
   series: { at_ns: number[]; utilisation: (number | null)[]; delay_ns: (number | null)[]; loss: (number | null)[] } | null
   why_no_series: string | null

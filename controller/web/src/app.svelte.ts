@@ -161,6 +161,7 @@ class App {
     this.#switch()
     this.clock = clock
     this.columnsMs = atMs
+    this.planes = null // those of another time
     const to = Math.min(atMs + REPLAY_MS, Math.max(this.serverNow, atMs + 1000))
     this.#stream = openReplay(atMs, to, this.speed, (message) => {
       this.#receive(message)
@@ -266,7 +267,10 @@ class App {
     else if (connection.state === 'lost' && this.clock !== 'live') {
       this.replayProblem = connection.detail
       this.clock = 'paused'
-    } else if (connection.state === 'ended') this.clock = 'paused'
+    } else if (connection.state === 'ended') {
+      if (this.planes === null) this.replayProblem = 'the history has no figures of that time'
+      this.clock = 'paused'
+    }
   }
 
   /** Changes parts of the address. */

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.controller.web.computed_view import ComputedView, serve, troubled
+from tests.controller.web.computed_view import ComputedView
+from tests.controller.web.view_server import serve, troubled
 from tests.waiting import wait_until
 
 playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")

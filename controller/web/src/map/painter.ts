@@ -4,6 +4,7 @@ import type { Fabric } from '../fabric'
 import { conditionOf, DOWN, NOMINAL, shareOf, UNKNOWN } from '../stream/figures'
 import { halfLane, laneWidth, toScreen, type Size, type View } from './geometry'
 import { badness, colourTable, COLOURS, NO_FIGURE, palette, type Figure, type Theme } from './ramp'
+import type { Brush } from './svg'
 import { foldAt, folded, type MatrixPlan } from './matrix'
 
 export interface Highlight {
@@ -25,8 +26,6 @@ export interface Picture {
   drained: ReadonlySet<number>
   labels: boolean
 }
-
-export type Context = CanvasRenderingContext2D | OffscreenCanvasRenderingContext2D
 
 const WIDTHS = 11 // 1, 1.5, ... 6 px
 const INK = { dark: '#e6edf3', light: '#1b2733' }
@@ -55,7 +54,7 @@ export class Painter {
     this.#land = land
   }
 
-  draw(ctx: Context, size: Size, view: View, picture: Picture, ratio: number): void {
+  draw(ctx: Brush, size: Size, view: View, picture: Picture, ratio: number): void {
     const mode = picture.theme.dark ? 'dark' : 'light'
     ctx.setTransform(ratio, 0, 0, ratio, 0, 0)
     ctx.lineCap = 'butt'
@@ -76,7 +75,7 @@ export class Painter {
     this.#drawNodes(ctx, size, view, picture)
   }
 
-  #drawLand(ctx: Context, size: Size, view: View, mode: 'dark' | 'light'): void {
+  #drawLand(ctx: Brush, size: Size, view: View, mode: 'dark' | 'light'): void {
     ctx.fillStyle = LAND[mode]
     ctx.strokeStyle = COAST[mode]
     ctx.lineWidth = 1
@@ -107,7 +106,7 @@ export class Painter {
     return hosts > 0 && hosts * share <= 150
   }
 
-  #drawAccess(ctx: Context, size: Size, view: View, mode: 'dark' | 'light'): void {
+  #drawAccess(ctx: Brush, size: Size, view: View, mode: 'dark' | 'light'): void {
     const fabric = this.#fabric as Fabric
     if (!this.#showsHosts(size, view)) return
     ctx.strokeStyle = COAST[mode]
@@ -125,7 +124,7 @@ export class Painter {
     }
   }
 
-  #drawLanes(ctx: Context, size: Size, view: View, picture: Picture): void {
+  #drawLanes(ctx: Brush, size: Size, view: View, picture: Picture): void {
     const fabric = this.#fabric as Fabric
     const mode = picture.theme.dark ? 'dark' : 'light'
     const buckets: (number[] | undefined)[] = []
@@ -141,7 +140,7 @@ export class Painter {
 
     // A carpet of lanes hides the few that matter: many on little room are thin, and the worst are drawn last.
     const [x0, y0, x1, y1] = fabric.bounds
-    const room = Math.min(size.width * size.height, Math.max(1, (x1 - x0) * (y1 - y0) * view.scale ** 2))
+    const room = Math.min(size.width * size.height, (Math.max(x1 - x0, y1 - y0) * view.scale) ** 2)
     const thin = Math.min(1, Math.max(0.12, Math.sqrt(room / fabric.pairs.length) / 40))
 
     const lane = (link: number, shift: number, ax: number, ay: number, bx: number, by: number) => {
@@ -221,7 +220,7 @@ export class Painter {
     if (counts.length <= 400) this.#drawCounts(ctx, counts, mode)
   }
 
-  #drawCounts(ctx: Context, counts: { x: number; y: number; n: number }[], mode: 'dark' | 'light'): void {
+  #drawCounts(ctx: Brush, counts: { x: number; y: number; n: number }[], mode: 'dark' | 'light'): void {
     ctx.font = '600 10px system-ui, sans-serif'
     ctx.textAlign = 'center'
     ctx.textBaseline = 'middle'
@@ -235,7 +234,7 @@ export class Painter {
     }
   }
 
-  #drawHighlight(ctx: Context, size: Size, view: View, picture: Picture): void {
+  #drawHighlight(ctx: Brush, size: Size, view: View, picture: Picture): void {
     if (picture.highlight === null) return
     const fabric = this.#fabric as Fabric
     const mode = picture.theme.dark ? 'dark' : 'light'
@@ -265,7 +264,7 @@ export class Painter {
     ctx.lineCap = 'butt'
   }
 
-  #drawNodes(ctx: Context, size: Size, view: View, picture: Picture): void {
+  #drawNodes(ctx: Brush, size: Size, view: View, picture: Picture): void {
     const fabric = this.#fabric as Fabric
     const mode = picture.theme.dark ? 'dark' : 'light'
     const radius = fabric.switches > 300 ? 2 : 4.5
@@ -294,7 +293,7 @@ export class Painter {
   }
 
   /** Labels only where they cover no other label; switches first. */
-  #drawLabels(ctx: Context, nodes: [number, number, number][], radius: number, picture: Picture, mode: 'dark' | 'light'): void {
+  #drawLabels(ctx: Brush, nodes: [number, number, number][], radius: number, picture: Picture, mode: 'dark' | 'light'): void {
     const fabric = this.#fabric as Fabric
     const boxes: [number, number, number, number][] = nodes
       .filter(([node]) => node < fabric.switches)
@@ -328,7 +327,7 @@ export class Painter {
     }
   }
 
-  #drawMatrix(ctx: Context, size: Size, view: View, picture: Picture, plan: MatrixPlan): void {
+  #drawMatrix(ctx: Brush, size: Size, view: View, picture: Picture, plan: MatrixPlan): void {
     const fabric = this.#fabric as Fabric
     const mode = picture.theme.dark ? 'dark' : 'light'
     const colours = palette(picture.theme)
@@ -383,7 +382,7 @@ export class Painter {
     this.#drawMatrixNames(ctx, size, view, picture, plan)
   }
 
-  #drawMatrixNames(ctx: Context, size: Size, view: View, picture: Picture, plan: MatrixPlan): void {
+  #drawMatrixNames(ctx: Brush, size: Size, view: View, picture: Picture, plan: MatrixPlan): void {
     const fabric = this.#fabric as Fabric
     const mode = picture.theme.dark ? 'dark' : 'light'
     const [wide, high] = [view.scale * plan.wide, view.scale]
@@ -430,7 +429,7 @@ export class Painter {
   }
 }
 
-function stroke(ctx: Context, lines: number[], colour: string, width: number): void {
+function stroke(ctx: Brush, lines: number[], colour: string, width: number): void {
   if (lines.length === 0) return
   ctx.strokeStyle = colour
   ctx.lineWidth = width
@@ -442,7 +441,7 @@ function stroke(ctx: Context, lines: number[], colour: string, width: number): v
   ctx.stroke()
 }
 
-function cross(ctx: Context, lines: number[], colour: string): void {
+function cross(ctx: Brush, lines: number[], colour: string): void {
   ctx.strokeStyle = colour
   ctx.lineWidth = 2
   ctx.beginPath()

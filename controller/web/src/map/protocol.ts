@@ -10,5 +10,6 @@ export type DrawOrder =
   | { kind: 'picture'; picture: Picture }
   | { kind: 'view'; view: View; size: Size; ratio: number }
   | { kind: 'png' }
+  | { kind: 'svg' }
 
-export type Drawn = { kind: 'drawn'; view: View } | { kind: 'png'; blob: Blob }
+export type Drawn = { kind: 'drawn'; view: View } | { kind: 'png'; blob: Blob } | { kind: 'svg'; text: string }

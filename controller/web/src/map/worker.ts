@@ -6,6 +6,7 @@ import { rings } from './land'
 import { matrixPlan } from './matrix'
 import { Painter, type Picture } from './painter'
 import type { DrawOrder, Drawn } from './protocol'
+import { SvgBrush } from './svg'
 
 const painter = new Painter()
 let canvas: OffscreenCanvas | null = null
@@ -56,7 +57,13 @@ self.onmessage = (event: MessageEvent<DrawOrder>) => {
     if (order.topology.layout === 'place') void loadLand(order.topology)
   } else if (order.kind === 'picture') picture = order.picture
   else if (order.kind === 'view') place = { view: order.view, size: order.size, ratio: order.ratio }
-  else {
+  else if (order.kind === 'svg') {
+    if (picture === null || place === null) return
+    const brush = new SvgBrush()
+    painter.draw(brush, place.size, place.view, picture, 1)
+    say({ kind: 'svg', text: brush.document(place.size.width, place.size.height, 'Map') })
+    return
+  } else {
     redraw()
     void canvas?.convertToBlob({ type: 'image/png' }).then((blob) => say({ kind: 'png', blob }))
     return

@@ -74,7 +74,7 @@ class _Reading:
     def answer(self, statement: str) -> Answer:
         """Define the views, disable all other access, run the statement."""
         _refuse_all_but_one_select(self.connection, statement)
-        for table in TABLES.values():
+        for table in _named_in(statement):
             self._define(table)
         self.connection.execute(f"SET allowed_paths={list_of(self.used)}")
         self.connection.execute("SET enable_external_access=false")
@@ -148,6 +148,12 @@ class _Reading:
             raise HistoryError(_in_words(error)) from error
         finally:
             self.connection.close()
+
+
+def _named_in(statement: str) -> list[Table]:
+    """Return the tables whose names occur in a statement, all if none does: reading the others would be in vain."""
+    text = statement.lower()
+    return [table for table in TABLES.values() if table.name in text] or list(TABLES.values())
 
 
 def _refuse_all_but_one_select(connection: duckdb.DuckDBPyConnection, statement: str) -> None:

@@ -79,6 +79,34 @@ def why_answer(explanation: Explanation) -> dict[str, Any]:
     }
 
 
+def unmanaged_answer(view: NetworkView, flow: FlowSpec, problem: str) -> dict[str, Any]:
+    """Return what is known of a flow that the path server does not explain: the path that telemetry shows."""
+    paths = {} if view.snapshot is None else view.snapshot.paths
+    hosts = view.topology.host_by_address
+
+    def is_it(key: FlowKey) -> bool:
+        ends = [host.name for address in (key.src, key.dst) if (host := hosts.get(address)) is not None]
+        ports = (
+            (key.protocol, flow.protocol),
+            (key.src_port, flow.src_port),
+            (key.dst_port, flow.dst_port),
+        )
+        return ends == [flow.src_host, flow.dst_host] and all(asked in {None, seen} for seen, asked in ports)
+
+    seen = next((path for key, path in paths.items() if is_it(key)), None)
+    return {
+        "flow": _spec(flow),
+        "text": flow_text(flow.src_host, flow.dst_host, flow.src_port, flow.dst_port),
+        "path": None if seen is None else list(seen.switches),
+        "pinned": False,
+        "rate_bps": None if seen is None else seen.rate_bps,
+        "figures_age_ns": None,
+        "words": [problem],
+        "alternatives": [],
+        "decision": None,
+    }
+
+
 def spec_of(view: NetworkView, flow: FlowSpec) -> FlowSpec:
     """Return a flow by its hosts' names, where it has their addresses; raise NotFoundError."""
     return FlowSpec(_host(view, flow.src_host), _host(view, flow.dst_host), flow.protocol, flow.src_port, flow.dst_port)

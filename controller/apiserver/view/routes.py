@@ -20,7 +20,7 @@ from litestar.response import Stream
 from controller.apiserver.server.answers import CodeRequest, NewCode
 from controller.apiserver.server.callers import Caller, caller_of
 from controller.apiserver.settings import ViewSettings
-from controller.apiserver.view.answers import flows_answer, link_answer, link_of, spec_of, why_answer
+from controller.apiserver.view.answers import flows_answer, link_answer, link_of, spec_of, unmanaged_answer, why_answer
 from controller.apiserver.view.files import PageFiles
 from controller.apiserver.view.following import followed
 from controller.apiserver.view.signing_in import SignIns, as_viewer
@@ -165,7 +165,8 @@ def _present(network: _Network, broadcast: Broadcast) -> list[Any]:
         try:
             return _json(why_answer(await network.routes.why(flow)))
         except PathError as error:
-            raise NotFoundError(str(error)) from None
+            # Not a refusal: that nobody manages the flow is the answer.
+            return _json(unmanaged_answer(network.known, flow, str(error)))
 
     return [stream, flows, why]
 

@@ -121,6 +121,9 @@ def test_reports_become_links_flows_and_the_reason_of_a_move() -> None:
         assert why["path"] == ["s1", "s3", "s2"]
         assert why["decision"]["id"] == move["id"]
         assert {tuple(path["path"]): path["verdict"] for path in why["alternatives"]}["s1", "s2"].startswith("dead: ")
+        elsewhere = (await client.get("/v1/view/why", params={"src": "h2", "dst": "h1"})).json()
+        assert (elsewhere["path"], elsewhere["alternatives"]) == (None, [])
+        assert "is not managed" in elsewhere["words"][0]
         unknown = await client.get("/v1/view/why", params={"src": "h9", "dst": "h2"})
         assert (unknown.status_code, unknown.json()["detail"]) == (404, "topology triangle has no host h9")
 

@@ -135,7 +135,7 @@ def _alternative(figures: PathFigures, present: PathFigures) -> dict[str, Any]:
         "delay_ns": figures.delay_ns,
         "delay_after_ns": figures.cost_ns,
         "bottleneck_bps": figures.bottleneck_bps,
-        "margin": None if figures.dead_link is not None else present.cost_ns - figures.cost_ns,
+        "margin": None if figures.dead_link is not None else 1 - figures.cost_ns / max(1, present.cost_ns),
         "verdict": verdict,
     }
 

@@ -32,9 +32,9 @@ export interface LinkAnswer {
 export interface Flow {
   src: string
   dst: string
-  protocol: number | string
-  src_port: number
-  dst_port: number
+  protocol: number | string | null
+  src_port: number | null
+  dst_port: number | null
   text: string
   path: string[]
   rate_bps: number | null

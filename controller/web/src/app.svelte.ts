@@ -5,7 +5,7 @@ import { Fabric } from './fabric'
 import type { Figure } from './map/ramp'
 import { codeOf, formatRoute, parseRoute, type Route, type Selection, type ViewName } from './route'
 import { openLive, openReplay, type Stream } from './stream/client'
-import type { Connection, FabricEvent, Heartbeat, Hello, Message, Move, Notes } from './stream/types'
+import type { Connection, FabricEvent, FlowKey, Heartbeat, Hello, Message, Move, Notes } from './stream/types'
 
 /** Figures older than this are grey. */
 export const STALE_MS = 3000
@@ -330,7 +330,10 @@ class App {
 
 export const app = new App()
 
-export function whyRoute(flow: { src: string; dst: string; protocol: number | string; src_port: number; dst_port: number }): Partial<Route> {
-  const { src, dst, protocol, src_port, dst_port } = flow
-  return { view: 'why', extra: { src, dst, protocol: String(protocol), src_port: String(src_port), dst_port: String(dst_port) } }
+export function whyRoute(flow: FlowKey): Partial<Route> {
+  // Traffic between two hosts may be managed as a whole: then it has neither protocol nor ports.
+  const stated = Object.entries(flow).filter(([key, value]) => value !== null && KEYS.includes(key))
+  return { view: 'why', extra: Object.fromEntries(stated.map(([key, value]) => [key, String(value)])) }
 }
+
+const KEYS = ['src', 'dst', 'protocol', 'src_port', 'dst_port']

@@ -67,9 +67,9 @@ export interface Heartbeat {
 export interface FlowKey {
   src: string
   dst: string
-  protocol: number | string
-  src_port: number
-  dst_port: number
+  protocol: number | string | null
+  src_port: number | null
+  dst_port: number | null
 }
 
 export interface Move {

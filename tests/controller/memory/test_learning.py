@@ -95,7 +95,7 @@ def test_network_learns_from_requests_with_and_without_evictions(tmp_path: Path)
     """In shadow, by a process of its own; what it has learned is in the checkpoint when the pool ends."""
     if find_spec("torch") is None:
         pytest.skip("needs PyTorch")
-    training = TrainingSettings(buffer=16, start=8, batch=4, batches=1, train_every=8, publish_every=8)
+    training = TrainingSettings(buffer=16, start=8, batch=4, batches=1, train_every=8, publish_every=8, nice=0)
     agent = msgspec.structs.replace(AGENT, training=msgspec.structs.replace(training, remove_sampled=False))
     learn = LearnSettings(agent=agent, latency_unit_ns=1_000_000, load_features=True)
     path = tmp_path / "agent.ckpt"
@@ -104,11 +104,17 @@ def test_network_learns_from_requests_with_and_without_evictions(tmp_path: Path)
     try:
         with pool_of(tmp_path, Machine("h1"), Machine("h2"), decider=decider) as (real, _):
             results = [real.run(Request(writes=(key,))) for key in range(24)]
-        wait_until(lambda: decider.standing is not None and decider.standing.training["steps"] > 0, limit_s=120)
+
+            def is_learned() -> bool:
+                # The last experiences are sent to the training process with further ones.
+                results.append(real.run(Request(writes=(len(results) % 24,))))
+                return decider.standing is not None and decider.standing.training["steps"] > 0
+
+            wait_until(is_learned, limit_s=120)
     finally:
         decider.close()
     standing = decider.standing
     assert standing is not None
-    assert standing.experiences == {"started": 24}
+    assert standing.experiences == {"started": len(results)}
     assert {result.evicted_bytes for result in results} == {0, BLOCK}
     assert load_checkpoint(path).version > 0

@@ -58,7 +58,8 @@ def corrected(
     if total_s < _LEAST_S or not (math.isfinite(measured_s) and measured_s > 0):
         return before
     limit = math.log(MOST_STEP)
-    error = min(max(math.log(measured_s / total_s), -limit), limit)
+    # Not the logarithm of the ratio, which may be rounded to 0.
+    error = min(max(math.log(measured_s) - math.log(total_s), -limit), limit)
     norm = sum((seconds / total_s) ** 2 for seconds in shares.values())
     factors, types = dict(before.factors), dict(before.types)
     of_kinds = RELAXATION * (1 - RELAXATION) if task_type else RELAXATION

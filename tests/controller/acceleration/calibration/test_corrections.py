@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from controller.acceleration.calibration.corrections import MOST_FACTOR, MOST_KEPT, MOST_STEP, Corrections, corrected
@@ -87,6 +87,7 @@ def test_types_that_have_not_run_for_long_are_forgotten() -> None:
     st.dictionaries(st.sampled_from(sorted(TRUTH)), st.floats(0, 1e9), max_size=3),
     st.floats(allow_nan=True, allow_infinity=True),
 )
+@example({"aggregate": 2.0}, 5e-324)
 def test_one_task_changes_little_whatever_it_claims(expected_s: dict[str, float], measured_s: float) -> None:
     before = Corrections(version=3, factors={"filter": 2.0})
     after = corrected(before, expected_s, measured_s)

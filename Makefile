@@ -215,8 +215,10 @@ unit-root: $(VENV)/.dev
 	} >$(ROOT_OUTPUT) 2>&1; exit $$status
 
 # Half a day on two cores, including four hours of fuzzing; root for tests with namespaces.
+deep: export HYPOTHESIS_PROFILE = deep
 deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SPARK_VENV)/.ready $(SITE_VENV)/.ready
 	$(MAKE) --no-print-directory site pythons
+	$(BIN)/python -m pytest --ignore=tests/soak -n $(WORKERS) --timeout=3600 -m "hypothesis and not root"
 	$(BIN)/python -m pytest -m slow tests/soak
 	$(BIN)/python -m pytest tests/soak/containers.py
 	$(BIN)/python -m pytest tests/controller/workloads/centres/engines/test_engines.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import signal
 from collections.abc import Iterator, Sequence
@@ -15,8 +16,10 @@ import typer.testing
 from hypothesis import settings
 
 # A busy machine is no failure: slowness shows in --durations, not in a deadline.
-settings.register_profile("millrace", deadline=None, max_examples=50)
-settings.load_profile("millrace")
+# The same examples in each run, so that a run's result depends on the change alone; `make deep` draws new ones.
+settings.register_profile("millrace", deadline=None, max_examples=50, derandomize=True)
+settings.register_profile("deep", deadline=None, max_examples=500)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "millrace"))
 
 
 # A job that a shell without job control starts in the background ignores Ctrl-C, and so would all programs that tests

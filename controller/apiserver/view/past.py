@@ -18,7 +18,7 @@ from collectors.errors import HistoryError
 from collectors.history.query import query
 from controller.apiserver.view import frames
 from controller.apiserver.view.frames import Frame
-from controller.apiserver.view.state import SHOWN_NS, LinkColumns, NetworkView
+from controller.apiserver.view.state import SHOWN_NS, LinkColumns, NetworkView, event_text
 from controller.common.errors import InvalidError, PathError, UnavailableError
 from controller.network.paths.deciding.decide import Decision
 from controller.network.paths.records.values import HistoryQuery
@@ -205,7 +205,7 @@ class _Replay:
             self._moved += 1
         while self._raised < len(self.events) and 1000 * self.events[self._raised][7] <= at_ns:
             rule, kind, subject, figure, value, threshold, phase, time_us = self.events[self._raised]
-            text = f"{figure.replace('_', ' ')} is {value:.4g}, limit {threshold:.4g}"
+            text = event_text(figure, value, threshold)
             view.take_event(rule, kind, subject, text, 1000 * time_us, is_raised=phase == "raised")
             self._raised += 1
         if self._moved != moved or self._is_first:

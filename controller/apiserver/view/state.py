@@ -125,7 +125,7 @@ class NetworkView:
         """Show events as rules raise and clear them."""
         for event in events:
             kind = _KINDS.get(type(event.subject).__name__, "")
-            text = f"{event.figure.replace('_', ' ')} is {event.value:.4g}, limit {event.threshold:.4g}"
+            text = event_text(event.figure, event.value, event.threshold)
             self.take_event(
                 event.rule, kind, str(event.subject), text, event.time_ns, is_raised=event.phase is Phase.RAISED
             )
@@ -319,6 +319,11 @@ def move_value(move: Decision) -> dict[str, Any]:
         "reason": move.reason,
         "gain_ns": None if old is None or new is None or not old.alive else old.cost_ns - new.cost_ns,
     }
+
+
+def event_text(figure: str, value: float, threshold: float) -> str:
+    """Return what raised or cleared an event."""
+    return f"{figure.replace('_', ' ')} is {value:.4g}, limit {threshold:.4g}"
 
 
 def flow_text(src: object, dst: object, src_port: int | None, dst_port: int | None) -> str:

@@ -10,12 +10,10 @@ import logging
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 
 from dataplane.clock import MonotonicClock
 from dataplane.errors import MillraceError, ProgramError, SwitchError, in_one_line
@@ -75,7 +73,8 @@ def run(settings: SwitchSettings) -> None:
         gnmi = GnmiCore(driver.control, epoch_ns=time.time_ns)
         loop = _Loop(driver, lambda: core.drops | gnmi.drops, waiter, settings)
         _serve_metrics(stack, driver, lambda: core.drops | gnmi.drops, settings)
-        stack.enter_context(_stopped_by_signals(loop.stop, loop.hang_up))
+        calls = {signal.SIGTERM: loop.stop, signal.SIGINT: loop.stop, signal.SIGHUP: loop.hang_up}
+        stack.enter_context(waiter.calling(calls))
         # Clients waiting for the address need not wait for the compiler; their requests do.
         with core.held():
             stack.enter_context(
@@ -226,22 +225,6 @@ def _watch_lifeline(waiter: Waiter, descriptor: int) -> None:
         waiter.watch(descriptor)
     except OSError as error:
         raise SwitchError(f"--lifeline-fd {descriptor} is not a pipe that can be watched: {error.strerror}") from error
-
-
-@contextmanager
-def _stopped_by_signals(stop: Callable[[], None], hang_up: Callable[[], None]) -> Iterator[None]:
-    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signal module's signature
-        (hang_up if number == signal.SIGHUP else stop)()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import select
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from types import TracebackType
 
 from dataplane.clock import NS_PER_S
@@ -13,6 +16,7 @@ from dataplane.clock import NS_PER_S
 _CLOCK_MONOTONIC = 1
 _NONBLOCK_CLOEXEC = 0o2004000
 _ABSOLUTE = 1
+_PIPE_BYTES = 65536
 
 
 class _Instant(ctypes.Structure):
@@ -29,10 +33,10 @@ class Waiter:
         self._timer = self._libc.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC)
         if self._timer < 0:
             raise OSError(ctypes.get_errno(), "timerfd_create")
-        self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._woken, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._epoll = select.epoll()
         self._armed_ns = 0
-        for descriptor in (self._timer, self._event):
+        for descriptor in (self._timer, self._woken):
             self._epoll.register(descriptor, select.EPOLLIN)
 
     def watch(self, descriptor: int) -> None:
@@ -45,7 +49,8 @@ class Waiter:
 
     def wake(self) -> None:
         """Make the current or the next `wait` return."""
-        os.eventfd_write(self._event, 1)
+        with suppress(BlockingIOError):  # full: enough to wake it
+            os.write(self._wake, b"\0")
 
     def wait(self, until_ns: int | None, now_ns: int) -> Sequence[int]:
         """Return the watched descriptors that are ready, at `until_ns` (None: never) at the latest."""
@@ -57,10 +62,27 @@ class Waiter:
             ready.remove(self._timer)
             os.read(self._timer, 8)
             self._armed_ns = 0
-        if self._event in ready:
-            ready.remove(self._event)
-            os.eventfd_read(self._event)
+        if self._woken in ready:
+            ready.remove(self._woken)
+            os.read(self._woken, _PIPE_BYTES)
         return ready
+
+    @contextmanager
+    def calling(self, handlers: Mapping[signal.Signals, Callable[[], None]]) -> Iterator[None]:
+        """Call these at signals, which end the current wait; do nothing in threads other than the main one."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, lambda *_, call=call: call()) for number, call in handlers.items()}
+        # Python runs handlers between bytecodes: a signal just before epoll_wait, or one that the kernel delivers to
+        # another thread, would not end the wait.
+        woken_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(woken_before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def _arm(self, until_ns: int) -> None:
         instant = _Instant(0, 0, *divmod(until_ns, NS_PER_S))
@@ -71,8 +93,8 @@ class Waiter:
     def close(self) -> None:
         """Close the waiter's own descriptors."""
         self._epoll.close()
-        os.close(self._timer)
-        os.close(self._event)
+        for descriptor in (self._timer, self._woken, self._wake):
+            os.close(descriptor)
 
     def __enter__(self) -> Waiter:
         return self

@@ -18,6 +18,7 @@ import pytest
 from finsy.proto import p4r, p4r_grpc
 from pyroute2 import IPRoute
 
+from dataplane.clock import NS_PER_S
 from dataplane.fabric.kernel import namespaces
 from dataplane.fabric.kernel.links import CableEnd, bring_up, connect
 from dataplane.fabric.kernel.manifest import held_namespaces
@@ -421,3 +422,14 @@ def test_a_waiter_wakes_for_instants_descriptors_and_calls() -> None:
         assert waiter.wait(now, now) == []
     os.close(read_end)
     os.close(write_end)
+
+
+def test_a_signal_just_before_the_wait_ends_it() -> None:
+    called: list[None] = []
+    with Waiter() as waiter, waiter.calling({signal.SIGUSR1: lambda: called.append(None)}):
+        signal.raise_signal(signal.SIGUSR1)
+        now_ns = time.monotonic_ns()
+        latest_ns = now_ns + int(DEADLINE_S * NS_PER_S)
+        assert waiter.wait(latest_ns, now_ns) == []
+        assert time.monotonic_ns() < latest_ns
+        assert called == [None]

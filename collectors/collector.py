@@ -21,6 +21,7 @@ from collectors.record_columns import RecordColumns
 from collectors.reference.core import reference_parts
 from collectors.report_reader import ReportReader
 from collectors.settings import CollectorSettings, Core
+from collectors.state.builder import Completion
 from collectors.state.link_notes import LinkNotes
 from collectors.state.record_log import KeptRecords
 from collectors.statistics.sketch import Sketch
@@ -284,6 +285,18 @@ class Collector:
 
     def _unsubscribe_drops(self, sink: DropSink) -> None:
         self._drop_sinks = without(self._drop_sinks, sink)
+
+    def complete_by(self, completion: Completion) -> None:
+        """Complete snapshots with the state that devices export; at most one source."""
+        with self._lock:
+            self._state.complete_by(completion)
+
+    def take_exported_drops(self, drops: tuple[DropRecord, ...]) -> None:
+        """Take drops that a device's agent noticed; the loss follows from its counters."""
+        with self._lock:
+            self._state.drop(drops, is_loss_counted=True)
+        for drop_sink in self._drop_sinks:
+            drop_sink(drops)
 
     def note_jobs(self, notes: Mapping[int, JobNote]) -> None:
         """Take the names of all jobs, by number, from their operator."""

@@ -107,6 +107,30 @@ class Count(StrEnum):
     RECEIVE_MALFORMED = "receive malformed"
     """Frames to the reports' UDP port, polled from a device, that are cut, fragments, or have a wrong checksum."""
 
+    SFLOW_DATAGRAMS = "sflow datagrams"
+    """sFlow datagrams received, whatever became of them."""
+
+    SFLOW_MALFORMED = "sflow malformed"
+    """sFlow datagrams that are cut, or not of version 5."""
+
+    SFLOW_UNKNOWN = "sflow unknown agent"
+    """sFlow datagrams of an agent that the settings do not name."""
+
+    SFLOW_WRONG_SOURCE = "sflow wrong source"
+    """sFlow datagrams that did not come from their agent's address."""
+
+    SFLOW_SKIPPED = "sflow samples skipped"
+    """Samples of formats that are not read."""
+
+    SFLOW_NO_LINK = "sflow no link"
+    """Counters of interfaces without a cable in the topology."""
+
+    SFLOW_RESTARTS = "sflow restarts"
+    """Counters that do not continue those before, such as the first ones: the next give a rate."""
+
+    SFLOW_QUEUE_FULL = "sflow queue full"
+    """sFlow datagrams lost because the socket was full."""
+
     FEED_BATCHES_DROPPED = "feed batches dropped"
     """Batches of records that a slow subscriber of the feed did not get."""
 

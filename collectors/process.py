@@ -13,6 +13,7 @@ from collectors.collector import Collector
 from collectors.contests import ContestWatch
 from collectors.events.rules import RuleSettings
 from collectors.events.service import EventService
+from collectors.exporters.settings import SflowSettings
 from collectors.feed.server import FeedServer, FeedSettings
 from collectors.history.settings import HistorySettings
 from collectors.ingest.receiver import ReceiverSettings, ReportReceiver
@@ -51,6 +52,9 @@ class CollectorProcessSettings(Strict, frozen=True):
     events: RuleSettings = RuleSettings()
     """Rules that raise events; SIGHUP reloads them."""
 
+    sflow: SflowSettings | None = None
+    """sFlow agents, whose state completes that of telemetry; null receives none."""
+
     history: HistorySettings | None = None
     """History written to files; null writes nothing."""
 
@@ -77,7 +81,7 @@ async def serve(
     with ExitStack() as undo:
         receiver = ReportReceiver(collector, settings.receiver, clock)
         undo.callback(receiver.close)
-        extras = _extras(settings, collector, events, receiver, topology, wall_ns, undo)
+        extras = _extras(settings, collector, events, receiver, topology, clock, wall_ns, undo)
         feed = FeedServer(collector, settings.feed, events)
         undo.pop_all()
     await feed.start()
@@ -139,11 +143,18 @@ def _extras(  # noqa: PLR0917 - what a collector has
     events: EventService,
     receiver: ReportReceiver,
     topology: Topology,
+    clock: Clock,
     wall_ns: Callable[[], int],
     undo: ExitStack,
 ) -> list[_Service]:
     """Return the optional parts; `undo` closes them. Libraries of unused ones are not loaded."""
     extras: list[_Service] = []
+    if settings.sflow is not None:
+        from collectors.exporters.service import SflowReceiver  # noqa: PLC0415
+
+        sflow = SflowReceiver(collector, topology, settings.sflow, clock)
+        extras.append(sflow)
+        undo.callback(sflow.close)
     if settings.history is not None:
         from collectors.history.recorder import HistoryRecorder  # noqa: PLC0415
 

@@ -117,10 +117,22 @@ class DelaySource(StrEnum):
 
 
 class LossSource(StrEnum):
-    """Source of a loss: switches' reports of drops, or packets that one end of a link reported and not both."""
+    """Source of a loss.
+
+    Switches' reports of drops; packets that one end of a link reported and not both; or devices' own counters of frames
+    that they discarded, or received with errors.
+    """
 
     DROP_REPORTS = "drop-reports"
     PACKET_COUNTS = "packet-counts"
+    INTERFACE_COUNTERS = "interface-counters"
+
+
+class LoadSource(StrEnum):
+    """Source of a link's load: the byte counts in telemetry, or the interface counters that a device exports."""
+
+    TELEMETRY = "telemetry"
+    SFLOW = "sflow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +232,7 @@ class LinkState:
     newest_delay_ns: Annotated[int | None, Figure("mean delay in the newest part of the window")] = None
     newest_queue_frames: Annotated[float | None, Figure("mean queue in the newest part of the window")] = None
     newest_utilisation: Annotated[float | None, Figure("share of the rate in use, the newest reading")] = None
+    load_source: Annotated[LoadSource | None, Figure("source of the load", Merge.NEWEST)] = None
 
 
 LINK_FIGURES: Final = declared_figures(LinkState)

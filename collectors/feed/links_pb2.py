@@ -25,21 +25,23 @@ _sym_db = _symbol_database.Default()
 from collectors.feed import keys_pb2 as collectors_dot_feed_dot_keys__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x63ollectors/feed/links.proto\x12\x16millrace.collectors.v2\x1a\x1a\x63ollectors/feed/keys.proto\"\x81\x04\n\x05Links\x12/\n\x05links\x18\x01 \x01(\x0b\x32 .millrace.collectors.v2.LinkKeys\x12\x10\n\x08rate_bps\x18\x02 \x01(\x0c\x12\x15\n\rdelay_mean_ns\x18\x03 \x01(\x0c\x12\x14\n\x0c\x64\x65lay_p50_ns\x18\x04 \x01(\x0c\x12\x14\n\x0c\x64\x65lay_p99_ns\x18\x05 \x01(\x0c\x12\x1e\n\x16queue_occupancy_frames\x18\x06 \x01(\x0c\x12\x13\n\x0butilisation\x18\x07 \x01(\x0c\x12\x15\n\ravailable_bps\x18\x08 \x01(\x0c\x12\x0c\n\x04loss\x18\t \x01(\x0c\x12\x0e\n\x06\x61ge_ns\x18\n \x01(\x0c\x12\x0f\n\x07samples\x18\x0b \x01(\x0c\x12\x0e\n\x06source\x18\x0c \x01(\x0c\x12\x15\n\rdelay_ewma_ns\x18\r \x01(\x0c\x12\x14\n\x0c\x64\x65lay_max_ns\x18\x0e \x01(\x0c\x12\x1c\n\x14\x64\x65lay_uncertainty_ns\x18\x0f \x01(\x0c\x12\x13\n\x0bloss_source\x18\x10 \x01(\x0c\x12\x1f\n\x17\x62uffer_occupancy_frames\x18\x11 \x01(\x0c\x12\x14\n\x0clost_packets\x18\x12 \x01(\x0c\x12\x17\n\x0fnewest_delay_ns\x18\x13 \x01(\x0c\x12\x1b\n\x13newest_queue_frames\x18\x14 \x01(\x0c\x12\x1a\n\x12newest_utilisation\x18\x15 \x01(\x0c\"\x98\x01\n\x0cLinkStatuses\x12/\n\x05links\x18\x01 \x01(\x0b\x32 .millrace.collectors.v2.LinkKeys\x12\x38\n\tcondition\x18\x02 \x03(\x0e\x32%.millrace.collectors.v2.LinkCondition\x12\x0e\n\x06\x61ge_ns\x18\x03 \x03(\x04\x12\r\n\x05\x63\x61use\x18\x04 \x03(\t*\xb8\x01\n\x0b\x44\x65laySource\x12\x1c\n\x18\x44\x45LAY_SOURCE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x44\x45LAY_SOURCE_NOMINAL\x10\x01\x12\x1c\n\x18\x44\x45LAY_SOURCE_HOP_LATENCY\x10\x02\x12\x17\n\x13\x44\x45LAY_SOURCE_PROBES\x10\x03\x12!\n\x1d\x44\x45LAY_SOURCE_CORRECTED_STAMPS\x10\x04\x12\x17\n\x13\x44\x45LAY_SOURCE_STAMPS\x10\x05*f\n\nLossSource\x12\x1b\n\x17LOSS_SOURCE_UNSPECIFIED\x10\x00\x12\x1c\n\x18LOSS_SOURCE_DROP_REPORTS\x10\x01\x12\x1d\n\x19LOSS_SOURCE_PACKET_COUNTS\x10\x02*_\n\rLinkCondition\x12\x1e\n\x1aLINK_CONDITION_UNSPECIFIED\x10\x00\x12\x15\n\x11LINK_CONDITION_UP\x10\x01\x12\x17\n\x13LINK_CONDITION_DOWN\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1b\x63ollectors/feed/links.proto\x12\x16millrace.collectors.v2\x1a\x1a\x63ollectors/feed/keys.proto\"\x96\x04\n\x05Links\x12/\n\x05links\x18\x01 \x01(\x0b\x32 .millrace.collectors.v2.LinkKeys\x12\x10\n\x08rate_bps\x18\x02 \x01(\x0c\x12\x15\n\rdelay_mean_ns\x18\x03 \x01(\x0c\x12\x14\n\x0c\x64\x65lay_p50_ns\x18\x04 \x01(\x0c\x12\x14\n\x0c\x64\x65lay_p99_ns\x18\x05 \x01(\x0c\x12\x1e\n\x16queue_occupancy_frames\x18\x06 \x01(\x0c\x12\x13\n\x0butilisation\x18\x07 \x01(\x0c\x12\x15\n\ravailable_bps\x18\x08 \x01(\x0c\x12\x0c\n\x04loss\x18\t \x01(\x0c\x12\x0e\n\x06\x61ge_ns\x18\n \x01(\x0c\x12\x0f\n\x07samples\x18\x0b \x01(\x0c\x12\x0e\n\x06source\x18\x0c \x01(\x0c\x12\x15\n\rdelay_ewma_ns\x18\r \x01(\x0c\x12\x14\n\x0c\x64\x65lay_max_ns\x18\x0e \x01(\x0c\x12\x1c\n\x14\x64\x65lay_uncertainty_ns\x18\x0f \x01(\x0c\x12\x13\n\x0bloss_source\x18\x10 \x01(\x0c\x12\x1f\n\x17\x62uffer_occupancy_frames\x18\x11 \x01(\x0c\x12\x14\n\x0clost_packets\x18\x12 \x01(\x0c\x12\x17\n\x0fnewest_delay_ns\x18\x13 \x01(\x0c\x12\x1b\n\x13newest_queue_frames\x18\x14 \x01(\x0c\x12\x1a\n\x12newest_utilisation\x18\x15 \x01(\x0c\x12\x13\n\x0bload_source\x18\x16 \x01(\x0c\"\x98\x01\n\x0cLinkStatuses\x12/\n\x05links\x18\x01 \x01(\x0b\x32 .millrace.collectors.v2.LinkKeys\x12\x38\n\tcondition\x18\x02 \x03(\x0e\x32%.millrace.collectors.v2.LinkCondition\x12\x0e\n\x06\x61ge_ns\x18\x03 \x03(\x04\x12\r\n\x05\x63\x61use\x18\x04 \x03(\t*\xb8\x01\n\x0b\x44\x65laySource\x12\x1c\n\x18\x44\x45LAY_SOURCE_UNSPECIFIED\x10\x00\x12\x18\n\x14\x44\x45LAY_SOURCE_NOMINAL\x10\x01\x12\x1c\n\x18\x44\x45LAY_SOURCE_HOP_LATENCY\x10\x02\x12\x17\n\x13\x44\x45LAY_SOURCE_PROBES\x10\x03\x12!\n\x1d\x44\x45LAY_SOURCE_CORRECTED_STAMPS\x10\x04\x12\x17\n\x13\x44\x45LAY_SOURCE_STAMPS\x10\x05*\x8a\x01\n\nLossSource\x12\x1b\n\x17LOSS_SOURCE_UNSPECIFIED\x10\x00\x12\x1c\n\x18LOSS_SOURCE_DROP_REPORTS\x10\x01\x12\x1d\n\x19LOSS_SOURCE_PACKET_COUNTS\x10\x02\x12\"\n\x1eLOSS_SOURCE_INTERFACE_COUNTERS\x10\x03*[\n\nLoadSource\x12\x1b\n\x17LOAD_SOURCE_UNSPECIFIED\x10\x00\x12\x19\n\x15LOAD_SOURCE_TELEMETRY\x10\x01\x12\x15\n\x11LOAD_SOURCE_SFLOW\x10\x02*_\n\rLinkCondition\x12\x1e\n\x1aLINK_CONDITION_UNSPECIFIED\x10\x00\x12\x15\n\x11LINK_CONDITION_UP\x10\x01\x12\x17\n\x13LINK_CONDITION_DOWN\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'collectors.feed.links_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DELAYSOURCE']._serialized_start=755
-  _globals['_DELAYSOURCE']._serialized_end=939
-  _globals['_LOSSSOURCE']._serialized_start=941
-  _globals['_LOSSSOURCE']._serialized_end=1043
-  _globals['_LINKCONDITION']._serialized_start=1045
-  _globals['_LINKCONDITION']._serialized_end=1140
+  _globals['_DELAYSOURCE']._serialized_start=776
+  _globals['_DELAYSOURCE']._serialized_end=960
+  _globals['_LOSSSOURCE']._serialized_start=963
+  _globals['_LOSSSOURCE']._serialized_end=1101
+  _globals['_LOADSOURCE']._serialized_start=1103
+  _globals['_LOADSOURCE']._serialized_end=1194
+  _globals['_LINKCONDITION']._serialized_start=1196
+  _globals['_LINKCONDITION']._serialized_end=1291
   _globals['_LINKS']._serialized_start=84
-  _globals['_LINKS']._serialized_end=597
-  _globals['_LINKSTATUSES']._serialized_start=600
-  _globals['_LINKSTATUSES']._serialized_end=752
+  _globals['_LINKS']._serialized_end=618
+  _globals['_LINKSTATUSES']._serialized_start=621
+  _globals['_LINKSTATUSES']._serialized_end=773
 # @@protoc_insertion_point(module_scope)

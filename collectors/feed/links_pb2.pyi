@@ -23,6 +23,13 @@ class LossSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LOSS_SOURCE_UNSPECIFIED: _ClassVar[LossSource]
     LOSS_SOURCE_DROP_REPORTS: _ClassVar[LossSource]
     LOSS_SOURCE_PACKET_COUNTS: _ClassVar[LossSource]
+    LOSS_SOURCE_INTERFACE_COUNTERS: _ClassVar[LossSource]
+
+class LoadSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    LOAD_SOURCE_UNSPECIFIED: _ClassVar[LoadSource]
+    LOAD_SOURCE_TELEMETRY: _ClassVar[LoadSource]
+    LOAD_SOURCE_SFLOW: _ClassVar[LoadSource]
 
 class LinkCondition(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -38,12 +45,16 @@ DELAY_SOURCE_STAMPS: DelaySource
 LOSS_SOURCE_UNSPECIFIED: LossSource
 LOSS_SOURCE_DROP_REPORTS: LossSource
 LOSS_SOURCE_PACKET_COUNTS: LossSource
+LOSS_SOURCE_INTERFACE_COUNTERS: LossSource
+LOAD_SOURCE_UNSPECIFIED: LoadSource
+LOAD_SOURCE_TELEMETRY: LoadSource
+LOAD_SOURCE_SFLOW: LoadSource
 LINK_CONDITION_UNSPECIFIED: LinkCondition
 LINK_CONDITION_UP: LinkCondition
 LINK_CONDITION_DOWN: LinkCondition
 
 class Links(_message.Message):
-    __slots__ = ("links", "rate_bps", "delay_mean_ns", "delay_p50_ns", "delay_p99_ns", "queue_occupancy_frames", "utilisation", "available_bps", "loss", "age_ns", "samples", "source", "delay_ewma_ns", "delay_max_ns", "delay_uncertainty_ns", "loss_source", "buffer_occupancy_frames", "lost_packets", "newest_delay_ns", "newest_queue_frames", "newest_utilisation")
+    __slots__ = ("links", "rate_bps", "delay_mean_ns", "delay_p50_ns", "delay_p99_ns", "queue_occupancy_frames", "utilisation", "available_bps", "loss", "age_ns", "samples", "source", "delay_ewma_ns", "delay_max_ns", "delay_uncertainty_ns", "loss_source", "buffer_occupancy_frames", "lost_packets", "newest_delay_ns", "newest_queue_frames", "newest_utilisation", "load_source")
     LINKS_FIELD_NUMBER: _ClassVar[int]
     RATE_BPS_FIELD_NUMBER: _ClassVar[int]
     DELAY_MEAN_NS_FIELD_NUMBER: _ClassVar[int]
@@ -65,6 +76,7 @@ class Links(_message.Message):
     NEWEST_DELAY_NS_FIELD_NUMBER: _ClassVar[int]
     NEWEST_QUEUE_FRAMES_FIELD_NUMBER: _ClassVar[int]
     NEWEST_UTILISATION_FIELD_NUMBER: _ClassVar[int]
+    LOAD_SOURCE_FIELD_NUMBER: _ClassVar[int]
     links: _keys_pb2.LinkKeys
     rate_bps: bytes
     delay_mean_ns: bytes
@@ -86,7 +98,8 @@ class Links(_message.Message):
     newest_delay_ns: bytes
     newest_queue_frames: bytes
     newest_utilisation: bytes
-    def __init__(self, links: _Optional[_Union[_keys_pb2.LinkKeys, _Mapping]] = ..., rate_bps: _Optional[bytes] = ..., delay_mean_ns: _Optional[bytes] = ..., delay_p50_ns: _Optional[bytes] = ..., delay_p99_ns: _Optional[bytes] = ..., queue_occupancy_frames: _Optional[bytes] = ..., utilisation: _Optional[bytes] = ..., available_bps: _Optional[bytes] = ..., loss: _Optional[bytes] = ..., age_ns: _Optional[bytes] = ..., samples: _Optional[bytes] = ..., source: _Optional[bytes] = ..., delay_ewma_ns: _Optional[bytes] = ..., delay_max_ns: _Optional[bytes] = ..., delay_uncertainty_ns: _Optional[bytes] = ..., loss_source: _Optional[bytes] = ..., buffer_occupancy_frames: _Optional[bytes] = ..., lost_packets: _Optional[bytes] = ..., newest_delay_ns: _Optional[bytes] = ..., newest_queue_frames: _Optional[bytes] = ..., newest_utilisation: _Optional[bytes] = ...) -> None: ...
+    load_source: bytes
+    def __init__(self, links: _Optional[_Union[_keys_pb2.LinkKeys, _Mapping]] = ..., rate_bps: _Optional[bytes] = ..., delay_mean_ns: _Optional[bytes] = ..., delay_p50_ns: _Optional[bytes] = ..., delay_p99_ns: _Optional[bytes] = ..., queue_occupancy_frames: _Optional[bytes] = ..., utilisation: _Optional[bytes] = ..., available_bps: _Optional[bytes] = ..., loss: _Optional[bytes] = ..., age_ns: _Optional[bytes] = ..., samples: _Optional[bytes] = ..., source: _Optional[bytes] = ..., delay_ewma_ns: _Optional[bytes] = ..., delay_max_ns: _Optional[bytes] = ..., delay_uncertainty_ns: _Optional[bytes] = ..., loss_source: _Optional[bytes] = ..., buffer_occupancy_frames: _Optional[bytes] = ..., lost_packets: _Optional[bytes] = ..., newest_delay_ns: _Optional[bytes] = ..., newest_queue_frames: _Optional[bytes] = ..., newest_utilisation: _Optional[bytes] = ..., load_source: _Optional[bytes] = ...) -> None: ...
 
 class LinkStatuses(_message.Message):
     __slots__ = ("links", "condition", "age_ns", "cause")

@@ -25,7 +25,7 @@ from collectors.feed.packed import (
     unpack_places,
 )
 from collectors.feed.statuses import statuses_of, write_statuses
-from collectors.state.link_states import LOSS_SOURCES, LinkStates, link_states_of
+from collectors.state.link_states import LOAD_SOURCES, LOSS_SOURCES, LinkStates, link_states_of
 from collectors.state.path_states import PathColumns, PathStates, columns_of
 from collectors.statistics.columns import Integers
 from collectors.statistics.window import SOURCES
@@ -54,6 +54,7 @@ _LINKS: Final = packed_columns(
     1,
     {
         "source": MemberColumn(SOURCES, links_pb2.DelaySource.DESCRIPTOR),
+        "load_source": MemberColumn(LOAD_SOURCES, links_pb2.LoadSource.DESCRIPTOR, optional=True),
         "loss_source": MemberColumn(LOSS_SOURCES, links_pb2.LossSource.DESCRIPTOR, optional=True),
     },
 )

@@ -91,7 +91,7 @@ class SocketSource:
         clock: Clock | None = None,
         wall_ns: Callable[[], int] = time.time_ns,
     ) -> None:
-        self._socket = _bind(address, udp_port, buffer_bytes)
+        self._socket = bound_socket(address, udp_port, buffer_bytes)
         self._clock, self._wall_ns = clock or MonotonicClock(), wall_ns
         # A kernel without it only lacks the datagrams that come as one.
         with contextlib.suppress(OSError):
@@ -178,7 +178,7 @@ class NicSource:
 
     def __init__(self, interface: str, address: str, udp_port: int, clock: Clock) -> None:
         self._clock = clock
-        self._holder = _bind(address, udp_port, buffer_bytes=1)
+        self._holder = bound_socket(address, udp_port, buffer_bytes=1)
         _refuse_all(self._holder)
         self.lost = 0
         self._next_look_ns = clock.now_ns() + LOOK_NS
@@ -253,7 +253,8 @@ class NicSource:
         self._holder.close()
 
 
-def _bind(address: str, udp_port: int, buffer_bytes: int) -> socket.socket:
+def bound_socket(address: str, udp_port: int, buffer_bytes: int, what: str = "reports") -> socket.socket:
+    """Return a UDP socket that does not block; raise CollectorError if it cannot be bound."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_DGRAM)
     sock.setblocking(False)
@@ -264,7 +265,7 @@ def _bind(address: str, udp_port: int, buffer_bytes: int) -> socket.socket:
         sock.close()
         where = f"UDP {address} port {udp_port}"
         cause = getattr(error, "strerror", None) or error
-        raise CollectorError(f"cannot receive reports on {where}: {cause}") from error
+        raise CollectorError(f"cannot receive {what} on {where}: {cause}") from error
     return sock
 
 

@@ -13,7 +13,7 @@ from collectors.state.builder import StateBuilder
 from collectors.state.loss import LinkLoss
 from collectors.state.nominal import nominal_link
 from collectors.statistics.window import PASSED_ON, WindowFigures
-from collectors.values import DelaySource, LinkState
+from collectors.values import DelaySource, LinkState, LoadSource
 from dataplane.clock import NS_PER_S, Clock
 from dataplane.topology.values import DirectedLink, LinkKey, Topology
 
@@ -65,6 +65,7 @@ class PlainStateBuilder(StateBuilder):
             ),
             loss_source=None if loss is None else loss.source,
             lost_packets=None if loss is None else loss.packets,
+            load_source=None if newest is None else LoadSource.TELEMETRY,
             newest_utilisation=None if newest is None else self._used_bps(link, newest) / link.rate_bps,
             **{name: getattr(figures, name) for name in PASSED_ON},
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from collectors.clocks.estimator import ClockEstimator
 from collectors.counters import Counters
@@ -16,7 +16,7 @@ from collectors.decode.stitch import Stitcher
 from collectors.jobs.accounts import JobAccounts
 from collectors.settings import StateSettings
 from collectors.state.accumulator import ColumnStore, FlowsInColumns, SeenFlows, Store
-from collectors.state.link_states import LinkColumns, link_states_of
+from collectors.state.link_states import LinkColumns, LinkStates, link_states_of
 from collectors.state.loss import LossMeter
 from collectors.state.path_figures import PathMaker, path_columns
 from collectors.state.path_states import PathStates
@@ -41,6 +41,18 @@ _WITH_PLACE = frozenset({RecordKind.STACK, RecordKind.HOP_BY_HOP})
 
 _SKETCHES: Final = 16
 """Sketches of links made before other threads get the state."""
+
+
+class Completion(Protocol):
+    """State from other sources, which completes what telemetry measures."""
+
+    def links(self, links: LinkStates, now_ns: int) -> LinkStates:
+        """Return links with more of their figures known."""
+        ...
+
+    def paths(self, paths: Mapping[FlowKey, PathState], links: LinkStates, now_ns: int) -> Mapping[FlowKey, PathState]:
+        """Return flows' paths and further ones."""
+        ...
 
 
 class StateBuilder(ABC):
@@ -68,6 +80,7 @@ class StateBuilder(ABC):
             sample_every=self._settings.sample_every,
         )
         self._jobs = JobAccounts(topology, self._settings.jobs, counters)
+        self._completion: Completion | None = None
         self._link_index = {key: index for index, key in enumerate(topology.directed_links)}
 
     @property
@@ -79,6 +92,10 @@ class StateBuilder(ABC):
     def store(self) -> Store:
         """Store that accumulates samples and paths."""
         return self._store
+
+    def complete_by(self, completion: Completion) -> None:
+        """Complete snapshots with state from another source; at most one."""
+        self._completion = completion
 
     def add(self, records: Sequence[HopRecord]) -> None:
         """Take records, those of one report together; late and unordered ones find their place or are counted."""
@@ -97,10 +114,11 @@ class StateBuilder(ABC):
         for fate in fates:
             self._losses.count(fate)
 
-    def drop(self, drops: Sequence[DropRecord]) -> None:
-        """Take packets that switches report as dropped."""
+    def drop(self, drops: Sequence[DropRecord], *, is_loss_counted: bool = False) -> None:
+        """Take packets that switches report as dropped; their loss may be counted elsewhere already."""
         for drop in drops:
-            self._losses.dropped(drop)
+            if not is_loss_counted:
+                self._losses.dropped(drop)
             link = self._link_of(drop.node_id, drop.egress_port) if drop.reason == DropReason.QUEUE_FULL else None
             if link is not None:
                 self._store.take_full_queue(link)
@@ -152,8 +170,12 @@ class StateBuilder(ABC):
         self._take_fates(self._stitcher.take_fates())
         self._losses.note_reporting(self._stitcher.reporting())
         now_ns = self._clock.now_ns()
-        links = self._links(now_ns)
+        links, completion = self._links(now_ns), self._completion
+        if completion is not None:
+            links = completion.links(link_states_of(links), now_ns)
         paths = self._paths(self._store.flows(now_ns), links, now_ns)
+        if completion is not None:
+            paths = completion.paths(paths, link_states_of(links), now_ns)
         jobs = self._jobs.states(now_ns)
         return Snapshot(now_ns, links, paths, dict(reporters or {}), self._clocks.states(), jobs)
 

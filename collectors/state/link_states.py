@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import fields
+from enum import StrEnum
 from typing import Any, Final
 
 import numpy as np
@@ -15,12 +16,16 @@ from numpy.typing import NDArray
 from collectors.state.loss import LinkLoss
 from collectors.statistics.columns import UNKNOWN, Integers, Numbers
 from collectors.statistics.window import PASSED_ON, RANK, SOURCES, WindowColumns
-from collectors.values import LINK_FIGURES, DelaySource, LinkState, LossSource
+from collectors.values import LINK_FIGURES, DelaySource, LinkState, LoadSource, LossSource
 from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey, Topology
 
 LOSS_SOURCES: Final = tuple(LossSource)
+LOAD_SOURCES: Final = tuple(LoadSource)
 """In the order of their indices in columns."""
+
+_MEMBERS: Final[Mapping[str, tuple[StrEnum, ...]]] = {"loss_source": LOSS_SOURCES, "load_source": LOAD_SOURCES}
+"""Columns of indices, UNKNOWN for none."""
 
 _FEW: Final = 64
 """Number of single links from which the states of all are built at once."""
@@ -29,7 +34,7 @@ _FEW: Final = 64
 class LinkStates(Mapping[LinkKey, LinkState]):
     """Links of one snapshot, immutable. `columns` are keyed by `LinkState`'s field names.
 
-    `source` and `loss_source` are columns of indices into `SOURCES` and `LOSS_SOURCES`.
+    `source`, `loss_source` and `load_source` are columns of indices into `SOURCES`, `LOSS_SOURCES` and `LOAD_SOURCES`.
     """
 
     FLOATS: Final = frozenset(name for name, figure in LINK_FIGURES.items() if figure.kind is float)
@@ -120,8 +125,8 @@ def _column(name: str, values: Sequence[Any]) -> Integers | Numbers:
     """Return a figure's values as a column."""
     if name == "source":
         return np.array([RANK[value] for value in values], np.int64)
-    if name == "loss_source":
-        return np.array([UNKNOWN if value is None else LOSS_SOURCES.index(value) for value in values], np.int64)
+    if (members := _MEMBERS.get(name)) is not None:
+        return np.array([UNKNOWN if value is None else members.index(value) for value in values], np.int64)
     if name in LinkStates.FLOATS:
         return np.array([np.nan if value is None else value for value in values], np.float64)
     return np.array([UNKNOWN if value is None else value for value in values], np.int64)
@@ -131,8 +136,8 @@ def _with_none(name: str, column: Integers | Numbers) -> list[object]:
     """Return a column as Python's values."""
     if name == "source":
         return [SOURCES[index] for index in column.tolist()]
-    if name == "loss_source":
-        return [None if index == UNKNOWN else LOSS_SOURCES[index] for index in column.tolist()]
+    if (members := _MEMBERS.get(name)) is not None:
+        return [None if index == UNKNOWN else members[index] for index in column.tolist()]
     values: list[object] = column.tolist()
     unknown = np.isnan(column) if column.dtype == np.float64 else column == UNKNOWN
     for index in np.flatnonzero(unknown).tolist():
@@ -191,6 +196,7 @@ class LinkColumns:
             "samples": np.where(fresh, seen.samples, 0),
             "source": source,
             "delay_uncertainty_ns": np.where(source == RANK[DelaySource.CORRECTED_STAMPS], uncertainty_ns, UNKNOWN),
+            "load_source": np.where(newest_known, LOAD_SOURCES.index(LoadSource.TELEMETRY), UNKNOWN),
             "newest_utilisation": np.where(newest_known, self._used_bps(seen.newest_tx_bytes) / self._rate_bps, np.nan),
             **{name: _passed_on(name, getattr(seen, name), fresh, measured) for name in PASSED_ON},
             **self._loss(losses),

@@ -33,6 +33,7 @@ from dataplane.wire import (
     report_individual,
     report_int,
     report_tlv,
+    sflow,
     store,
     tcp,
     tcp_options,
@@ -46,6 +47,7 @@ from dataplane.wire.marking import Marking
 from dataplane.wire.store import Kind, Message
 from tests.dataplane.wire.golden_frames import FRAMES
 from tests.dataplane.wire.golden_reports import REPORTS
+from tests.dataplane.wire.golden_sflow import COUNTERS, COUNTERS_OF_3, PACKETS
 from tests.decoders.decoding import Decoder
 
 _BITS = 0x9000
@@ -176,6 +178,7 @@ HEADERS = (
         (bytes.fromhex(_LINK + _DATAGRAM), bytes.fromhex(_LINK[:-4] + "8100 b00a 0800" + _DATAGRAM)),
     ),
     Decoder("dataplane.wire.packet.decode_tcp_frame", packet.decode_tcp_frame, (bytes.fromhex(_LINK + _SEGMENT),)),
+    Decoder("dataplane.wire.sflow.decode", sflow.decode, (PACKETS, COUNTERS, COUNTERS_OF_3)),
     Decoder("dataplane.wire.report_individual.decode", report_individual.decode, (b"\x14\x0d\4\x20",), write=_known),
     *_reports("dataplane.wire.report.decode", report.decode, _known),
     *_reports("collectors.decode.reports.decode", lambda data: measurements.decode(data, Marking()), None),

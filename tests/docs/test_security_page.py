@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from collectors.exporters.settings import SflowSettings
 from collectors.settings import FEED_ADDRESS, CollectorSettings
 from controller.acceleration.running.channels import Limits as WorkerLimits
 from controller.apiserver.settings import ApiLimits
@@ -88,6 +89,7 @@ def row_of(begins: str, index: int = 0) -> str:
     ("begins", "address"),
     [
         ("collector, reports", f"0.0.0.0:{REPORT_UDP_PORT}"),
+        ("collector, sFlow", f"{SflowSettings(()).address}:{SflowSettings(()).udp_port}"),
         ("collector, feed", FEED_ADDRESS),
         ("path server", PATHS_ADDRESS),
         ("job service", JOBS_ADDRESS),

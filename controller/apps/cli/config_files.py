@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from collectors.exporters.settings import SflowSettings
+from collectors.exporters.sflow import agents_of
+from collectors.process import CollectorProcessSettings
 from controller.network.daemon_settings import DaemonSettings
 from controller.workloads.centres.settings import CentreSettings
 from controller.workloads.nodes.settings import NodeSettings
@@ -99,6 +102,8 @@ def _fit(settings: msgspec.Struct) -> Iterator[tuple[str, Check]]:
             yield "program", partial(_check_schema, settings)
             yield "switches", partial(settings.targets, topology)
             yield "routed_networks", partial(_check_networks, settings, topology)
+        case CollectorProcessSettings(sflow=SflowSettings(devices=devices)):
+            yield "sflow", partial(agents_of, load_topology(settings.topology), devices, "devices")
         case FabricSettings():
             yield "reports", partial(_check_reports, settings)
             if settings.program is not None:

@@ -83,7 +83,7 @@ def test_a_figure_that_is_known_of_no_link_takes_no_room() -> None:
         ({"utilisation": struct.pack("<2d", 0.5, math.nan)}, "Links.utilisation: an entry is NaN"),
         ({"source": b"\1\6"}, "this version does not know DelaySource 6"),
         ({"source": b"\1\0"}, "this version does not know DelaySource 0"),
-        ({"loss_source": b"\1\3"}, "this version does not know LossSource 3"),
+        ({"loss_source": b"\1\4"}, "this version does not know LossSource 4"),
     ],
 )
 def test_columns_that_make_no_sense_are_refused(columns: dict[str, bytes], problem: str) -> None:

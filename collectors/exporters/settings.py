@@ -1,0 +1,61 @@
+"""Settings of exporters: which device is which switch, and how long its figures hold."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Annotated
+
+from msgspec import Meta
+
+from dataplane.clock import NS_PER_S
+from dataplane.config import Strict
+from dataplane.wire.sflow import UDP_PORT
+
+
+class DeviceSettings(Strict, frozen=True):
+    """A device that exports the state of one switch of the topology."""
+
+    switch: str
+    """The switch's name in the topology."""
+
+    agent: str | None = None
+    """The agent address that its datagrams name; null: the address that the topology has as its report source."""
+
+    source: str | None = None
+    """The address that its datagrams come from; null: the agent address. Others are refused."""
+
+    interfaces: dict[int, int] | None = None
+    """The switch's ports by interface index (ifIndex); null: the index is the port."""
+
+    def __post_init__(self) -> None:
+        """Refuse invalid addresses, which the schema cannot express."""
+        for name in ("agent", "source"):
+            address = getattr(self, name)
+            if address is None:
+                continue
+            try:
+                ip_address(address)
+            except ValueError:
+                raise ValueError(f"{name}: {address!r} is not an IP address") from None
+
+
+class SflowSettings(Strict, frozen=True):
+    """Reception of sFlow version 5: counters, sampled packets and notices of discarded ones."""
+
+    devices: tuple[DeviceSettings, ...]
+    """The agents; datagrams of others are counted and ignored."""
+
+    address: str = "127.0.0.1"
+    """The local address to listen on; the datagrams are not authenticated, so open it to the agents only."""
+
+    udp_port: Annotated[int, Meta(ge=0, le=65535)] = UDP_PORT
+    """The UDP port to listen on, 0 for a free one."""
+
+    stale_after_ns: Annotated[int, Meta(ge=1)] = 90 * NS_PER_S
+    """A link whose counters are older is unknown again; agents usually send them every 20 or 30 s."""
+
+    socket_buffer_bytes: Annotated[int, Meta(ge=1)] = 4_194_304
+    """Requested size of the kernel's buffer for waiting datagrams; without root it grants at most net.core.rmem_max."""
+
+    max_flows: Annotated[int, Meta(ge=1)] = 4096
+    """Maximum number of flows kept from sampled packets; the one unheard for longest is evicted."""

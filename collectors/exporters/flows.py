@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,8 +20,8 @@ from collectors.values import FlowKey, LinkState, PathState
 from dataplane.clock import NS_PER_S
 from dataplane.topology.values import HostNode, LinkKey, Topology
 
-_SAMPLES: Final = 64
-"""Samples kept for a flow's rate."""
+_SECONDS: Final = 128
+"""Maximum number of seconds with samples kept for a flow's rate."""
 
 
 @dataclass(slots=True)
@@ -33,23 +33,30 @@ class _Passage:
     at_ns: int
 
 
-@dataclass(slots=True)
-class _Sampled:
-    """Samples of a flow at one switch: times, bytes that each stands for, and bytes of the packets themselves."""
+_TOGETHER_NS: Final = 20_000_000
+"""Agents collect samples and send them together: those that come this soon after another were taken before it."""
 
-    since_ns: int
-    at_ns: deque[int] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
-    stands_for: deque[int] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
-    frame_bytes: deque[int] = field(default_factory=lambda: deque(maxlen=_SAMPLES))
+
+@dataclass(slots=True)
+class _Second:
+    """Samples of a second from the first on: bytes that they stand for, and those of the packets.
+
+    `first_bytes` are those that came together with the first.
+    """
+
+    first_ns: int
+    first_bytes: int
+    frame_bytes: int
+    more_bytes: int = 0
 
 
 @dataclass(slots=True)
 class _Flow:
-    """A flow: its passages by switch, its samples by switch."""
+    """A flow: its passages by switch, and its samples by switch."""
 
     newest_ns: int
     passages: dict[str, _Passage] = field(default_factory=dict)
-    sampled: dict[str, _Sampled] = field(default_factory=dict)
+    sampled: dict[str, deque[_Second]] = field(default_factory=dict)
 
 
 class ExportedFlows:
@@ -70,10 +77,17 @@ class ExportedFlows:
             self._flows[flow] = known
             known.newest_ns = now_ns
             known.passages[switch] = _Passage(*ends, now_ns)
-            sampled = known.sampled.setdefault(switch, _Sampled(now_ns))
-            sampled.at_ns.append(now_ns)
-            sampled.stands_for.append(frame_bytes * max(rate, 1))
-            sampled.frame_bytes.append(frame_bytes)
+            seconds = known.sampled.setdefault(switch, deque(maxlen=_SECONDS))
+            stands_for = frame_bytes * max(rate, 1)
+            since_ns = now_ns - seconds[-1].first_ns if seconds else NS_PER_S
+            if since_ns < NS_PER_S:
+                seconds[-1].frame_bytes += frame_bytes
+                if since_ns < _TOGETHER_NS:
+                    seconds[-1].first_bytes += stands_for
+                else:
+                    seconds[-1].more_bytes += stands_for
+            else:
+                seconds.append(_Second(now_ns, stands_for, frame_bytes))
             while len(self._flows) > self._most:
                 self._flows.popitem(last=False)
 
@@ -117,15 +131,16 @@ class ExportedFlows:
             at = following.get(at)
         return tuple(switches)
 
-    def _rate(self, sampled: _Sampled, now_ns: int) -> tuple[int | None, int]:
-        """Return a flow's rate in bit/s, and the bytes of the packets behind it; None before a second one."""
-        recent = [place for place, at_ns in enumerate(sampled.at_ns) if now_ns - at_ns <= self._stale_ns]
-        if len(recent) <= 1:
-            return None, sum(sampled.frame_bytes[place] for place in recent)
-        # The first only begins the span.
-        span_ns = max(now_ns - sampled.at_ns[recent[0]], NS_PER_S)
-        total = sum(sampled.stands_for[place] for place in recent[1:])
-        return 8 * total * NS_PER_S // span_ns, sum(sampled.frame_bytes[place] for place in recent)
+    def _rate(self, seconds: Iterable[_Second], now_ns: int) -> tuple[int | None, int]:
+        """Return a flow's rate in bit/s, None within its first second, and the bytes of the packets behind it."""
+        recent = [second for second in seconds if now_ns - second.first_ns <= self._stale_ns]
+        measured_bytes = sum(second.frame_bytes for second in recent)
+        span_ns = now_ns - recent[0].first_ns if recent else 0
+        if span_ns < NS_PER_S:
+            return None, measured_bytes
+        # The very first samples only begin the span.
+        total = sum(second.first_bytes + second.more_bytes for second in recent) - recent[0].first_bytes
+        return 8 * total * NS_PER_S // span_ns, measured_bytes
 
 
 def _name(host: HostNode | None) -> tuple[str, ...]:

@@ -287,7 +287,7 @@ class Collector:
         self._drop_sinks = without(self._drop_sinks, sink)
 
     def complete_by(self, completion: Completion) -> None:
-        """Complete snapshots with the state that devices export; at most one source."""
+        """Complete snapshots with the state that devices export, where sources added before know nothing."""
         with self._lock:
             self._state.complete_by(completion)
 

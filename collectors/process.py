@@ -13,7 +13,7 @@ from collectors.collector import Collector
 from collectors.contests import ContestWatch
 from collectors.events.rules import RuleSettings
 from collectors.events.service import EventService
-from collectors.exporters.settings import SflowSettings
+from collectors.exporters.settings import GnmiSettings, SflowSettings
 from collectors.feed.server import FeedServer, FeedSettings
 from collectors.history.settings import HistorySettings
 from collectors.ingest.receiver import ReceiverSettings, ReportReceiver
@@ -51,6 +51,9 @@ class CollectorProcessSettings(Strict, frozen=True):
 
     events: RuleSettings = RuleSettings()
     """Rules that raise events; SIGHUP reloads them."""
+
+    gnmi: GnmiSettings | None = None
+    """OpenConfig devices, whose interface counters complete the state of telemetry; null subscribes to none."""
 
     sflow: SflowSettings | None = None
     """sFlow agents, whose state completes that of telemetry; null receives none."""
@@ -149,6 +152,12 @@ def _extras(  # noqa: PLR0917 - what a collector has
 ) -> list[_Service]:
     """Return the optional parts; `undo` closes them. Libraries of unused ones are not loaded."""
     extras: list[_Service] = []
+    if settings.gnmi is not None:
+        from collectors.exporters.gnmi_sessions import GnmiReceiver  # noqa: PLC0415
+
+        gnmi = GnmiReceiver(collector, topology, settings.gnmi, clock)
+        extras.append(gnmi)
+        undo.callback(gnmi.close)
     if settings.sflow is not None:
         from collectors.exporters.service import SflowReceiver  # noqa: PLC0415
 

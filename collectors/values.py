@@ -132,6 +132,7 @@ class LoadSource(StrEnum):
     """Source of a link's load: the byte counts in telemetry, or the interface counters that a device exports."""
 
     TELEMETRY = "telemetry"
+    GNMI = "gnmi"
     SFLOW = "sflow"
 
 

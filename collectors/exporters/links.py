@@ -28,8 +28,6 @@ _OCTETS, _PACKETS = 1 << 64, 1 << 32
 """Counters wrap at these."""
 _FASTEST: Final = 2
 """More than this multiple of the link's rate is not traffic: the counters were reset."""
-_CLOCK_NS: Final = NS_PER_S
-"""Devices' clocks may be as coarse as this (Open vSwitch)."""
 _TRANSITS: Final = 64
 """Transit times kept for a link."""
 
@@ -79,14 +77,15 @@ class _Transits:
 class ExportedLinks:
     """Figures of a topology's links by one kind of exporter; its methods may be called from any thread."""
 
-    def __init__(self, topology: Topology, source: LoadSource, stale_after_ns: int) -> None:
+    def __init__(self, topology: Topology, source: LoadSource, stale_after_ns: int, clock_ns: int = 0) -> None:
+        """`clock_ns` is the resolution of the devices' clocks."""
         links = topology.directed_links
         number = {key: index for index, key in enumerate(links)}
         self._leaving = {link.tail: number[key] for key, link in links.items()}
         self._arriving = {link.head: number[key] for key, link in links.items()}
         self._rate_bps = np.array([link.rate_bps for link in links.values()], np.int64)
         self._delay_ns = np.array([link.delay_ns for link in links.values()], np.int64)
-        self._source, self._stale_ns = source, stale_after_ns
+        self._source, self._stale_ns, self._clock_ns = source, stale_after_ns, clock_ns
         self._counters: dict[Endpoint, PortCounters] = {}
         self._arrived_ns: dict[Endpoint, int] = {}
         self._counted = {end: _Counted.of(len(links)) for end in _End}
@@ -102,7 +101,7 @@ class ExportedLinks:
             arrived_ns, self._arrived_ns[port] = self._arrived_ns.get(port, now_ns), now_ns
             if before is None:
                 return False
-            elapsed_ns = _elapsed_ns(counters.device_ns - before.device_ns, now_ns - arrived_ns)
+            elapsed_ns = self._elapsed_ns(counters.device_ns - before.device_ns, now_ns - arrived_ns)
             if not 0 < elapsed_ns <= LONGEST_INTERVAL_NS:
                 return False
             in_octets = (counters.in_octets - before.in_octets) % _OCTETS
@@ -117,6 +116,10 @@ class ExportedLinks:
             packets, errors = _increase(before.in_packets, counters.in_packets), counters.in_errors - before.in_errors
             self._note(_End.HEAD, arriving, now_ns, loads[1], packets, errors % _PACKETS)
             return True
+
+    def _elapsed_ns(self, device_ns: int, arrival_ns: int) -> int:
+        """Return the time between two readings: that between their arrivals, as far as the device's clock allows."""
+        return min(max(arrival_ns, device_ns - self._clock_ns), device_ns + self._clock_ns)
 
     def _used_bps(self, link: int, octets: int, elapsed_ns: int) -> int | None:
         """Return a link's load, None if it is more than the link can carry."""
@@ -204,11 +207,6 @@ class ExportedLinks:
                 columns[name][link] = int(figure)
             age[link] = max(now_ns - transits.at_ns[-1], 0)
         return age
-
-
-def _elapsed_ns(device_ns: int, arrival_ns: int) -> int:
-    """Return the time between two readings: that between their arrivals, if the device's clock allows it."""
-    return min(max(arrival_ns, device_ns - _CLOCK_NS), device_ns + _CLOCK_NS)
 
 
 def _increase(before: int, after: int) -> int:

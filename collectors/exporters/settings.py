@@ -8,7 +8,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from dataplane.clock import NS_PER_S
-from dataplane.config import Strict
+from dataplane.config import Settings, Strict
+from dataplane.rpc.access.settings import TlsSettings
 from dataplane.wire.sflow import UDP_PORT
 
 
@@ -39,7 +40,7 @@ class DeviceSettings(Strict, frozen=True):
                 raise ValueError(f"{name}: {address!r} is not an IP address") from None
 
 
-class SflowSettings(Strict, frozen=True):
+class SflowSettings(Settings, frozen=True):
     """Reception of sFlow version 5: counters, sampled packets and notices of discarded ones."""
 
     devices: tuple[DeviceSettings, ...]
@@ -59,3 +60,41 @@ class SflowSettings(Strict, frozen=True):
 
     max_flows: Annotated[int, Meta(ge=1)] = 4096
     """Maximum number of flows kept from sampled packets; the one unheard for longest is evicted."""
+
+
+class GnmiDeviceSettings(Strict, frozen=True):
+    """A device whose interface counters are subscribed to."""
+
+    switch: str
+    """The switch's name in the topology."""
+
+    address: str
+    """Its gNMI server: HOST:PORT with TLS, plain:HOST:PORT or unix:PATH."""
+
+    tls: TlsSettings | None = None
+    """Certificates for HOST:PORT; null: those that the environment names."""
+
+    username: str | None = None
+    """User shown to the server with each call, as SONiC wants it; null: none."""
+
+    password_file: str | None = None
+    """File with that user's password in one line."""
+
+    interfaces: dict[str, int] | None = None
+    """The switch's ports by interface name; null: the port is the interface's P4Runtime id, or else its ifindex."""
+
+
+class GnmiSettings(Settings, frozen=True):
+    """Subscriptions to interface counters over gNMI (openconfig-interfaces)."""
+
+    devices: tuple[GnmiDeviceSettings, ...]
+    """The devices."""
+
+    interval_ns: Annotated[int, Meta(ge=100_000_000)] = NS_PER_S
+    """Time between two readings of the counters."""
+
+    stale_after_ns: Annotated[int, Meta(ge=1)] = 10 * NS_PER_S
+    """A link whose counters are older is unknown again."""
+
+    timeout_ns: Annotated[int, Meta(ge=1_000_000)] = 10 * NS_PER_S
+    """A device that sends nothing for this long, besides the interval, is connected to again."""

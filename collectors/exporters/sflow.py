@@ -28,6 +28,8 @@ from dataplane.wire.sflow import CounterSample, Datagram, DiscardedPacket, Packe
 NS_PER_MS: Final = 1_000_000
 _UPTIME_WRAPS_MS: Final = 1 << 32
 _ETHERNET_BYTES: Final = 14
+_CLOCK_NS: Final = 1_000_000_000
+"""The uptime may be in whole seconds (Open vSwitch)."""
 
 REASONS: Final = {
     **dict.fromkeys(range(16), DropReason.NO_ROUTE),  # ICMP's codes of unreachable destinations
@@ -86,7 +88,7 @@ class SflowState:
     ) -> None:
         self._agents = agents_of(topology, settings.devices)
         self._topology, self._clock, self._counters, self._on_drops = topology, clock, counters, on_drops
-        self._links = ExportedLinks(topology, LoadSource.SFLOW, settings.stale_after_ns)
+        self._links = ExportedLinks(topology, LoadSource.SFLOW, settings.stale_after_ns, _CLOCK_NS)
         self._flows = ExportedFlows(topology, settings.stale_after_ns, settings.max_flows)
         self.last_problem: str | None = None
 

@@ -29,6 +29,7 @@ class LoadSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     LOAD_SOURCE_UNSPECIFIED: _ClassVar[LoadSource]
     LOAD_SOURCE_TELEMETRY: _ClassVar[LoadSource]
+    LOAD_SOURCE_GNMI: _ClassVar[LoadSource]
     LOAD_SOURCE_SFLOW: _ClassVar[LoadSource]
 
 class LinkCondition(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -48,6 +49,7 @@ LOSS_SOURCE_PACKET_COUNTS: LossSource
 LOSS_SOURCE_INTERFACE_COUNTERS: LossSource
 LOAD_SOURCE_UNSPECIFIED: LoadSource
 LOAD_SOURCE_TELEMETRY: LoadSource
+LOAD_SOURCE_GNMI: LoadSource
 LOAD_SOURCE_SFLOW: LoadSource
 LINK_CONDITION_UNSPECIFIED: LinkCondition
 LINK_CONDITION_UP: LinkCondition

@@ -80,7 +80,7 @@ class StateBuilder(ABC):
             sample_every=self._settings.sample_every,
         )
         self._jobs = JobAccounts(topology, self._settings.jobs, counters)
-        self._completion: Completion | None = None
+        self._completions: tuple[Completion, ...] = ()
         self._link_index = {key: index for index, key in enumerate(topology.directed_links)}
 
     @property
@@ -94,8 +94,8 @@ class StateBuilder(ABC):
         return self._store
 
     def complete_by(self, completion: Completion) -> None:
-        """Complete snapshots with state from another source; at most one."""
-        self._completion = completion
+        """Complete snapshots with state from another source, after those added before."""
+        self._completions = (*self._completions, completion)
 
     def add(self, records: Sequence[HopRecord]) -> None:
         """Take records, those of one report together; late and unordered ones find their place or are counted."""
@@ -170,11 +170,11 @@ class StateBuilder(ABC):
         self._take_fates(self._stitcher.take_fates())
         self._losses.note_reporting(self._stitcher.reporting())
         now_ns = self._clock.now_ns()
-        links, completion = self._links(now_ns), self._completion
-        if completion is not None:
+        links = self._links(now_ns)
+        for completion in self._completions:
             links = completion.links(link_states_of(links), now_ns)
         paths = self._paths(self._store.flows(now_ns), links, now_ns)
-        if completion is not None:
+        for completion in self._completions:
             paths = completion.paths(paths, link_states_of(links), now_ns)
         jobs = self._jobs.states(now_ns)
         return Snapshot(now_ns, links, paths, dict(reporters or {}), self._clocks.states(), jobs)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from collectors.exporters.settings import SflowSettings
+from collectors.exporters.gnmi import check_devices
 from collectors.exporters.sflow import agents_of
 from collectors.process import CollectorProcessSettings
 from controller.network.daemon_settings import DaemonSettings
@@ -87,6 +87,7 @@ _FILES: Final[Mapping[str, Callable[[str], object]]] = {
     "client_ca": lambda file: check_authority(Path(file)),
     "tokens": lambda file: read_records(Path(file)),
     "token_file": lambda file: read_given(file, _SECRET_BYTES),
+    "password_file": lambda file: read_given(file, _SECRET_BYTES),
     "secret_file": lambda file: read_given(file, _SECRET_BYTES),
     "settings_file": lambda file: read_given(file, _SECRET_BYTES),
     "secrets": _check_folder,
@@ -102,8 +103,8 @@ def _fit(settings: msgspec.Struct) -> Iterator[tuple[str, Check]]:
             yield "program", partial(_check_schema, settings)
             yield "switches", partial(settings.targets, topology)
             yield "routed_networks", partial(_check_networks, settings, topology)
-        case CollectorProcessSettings(sflow=SflowSettings(devices=devices)):
-            yield "sflow", partial(agents_of, load_topology(settings.topology), devices, "devices")
+        case CollectorProcessSettings():
+            yield from _devices(settings)
         case FabricSettings():
             yield "reports", partial(_check_reports, settings)
             if settings.program is not None:
@@ -120,6 +121,14 @@ def _fit(settings: msgspec.Struct) -> Iterator[tuple[str, Check]]:
                 yield "hosts", partial(_check_hosts, load_topology(settings.topology), settings.hosts)
         case _:
             return
+
+
+def _devices(settings: CollectorProcessSettings) -> Iterator[tuple[str, Check]]:
+    topology = load_topology(settings.topology)
+    if settings.gnmi is not None:
+        yield "gnmi", partial(check_devices, topology, settings.gnmi.devices, "devices")
+    if settings.sflow is not None:
+        yield "sflow", partial(agents_of, topology, settings.sflow.devices, "devices")
 
 
 def _check_schema(settings: DaemonSettings) -> None:

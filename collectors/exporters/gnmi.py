@@ -60,7 +60,7 @@ class InterfaceMirror:
         self._ports = ports
         self._interfaces: dict[str, _Interface] = {}
         self.has_counted = False
-        """Whether any octets have come."""
+        """True once octets have come."""
 
     def take(self, notification: gnmi.Notification) -> None:
         """Take a notification; values that are not of interfaces, or no numbers, are passed over."""

@@ -54,7 +54,7 @@ class _End(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class _Counted:
-    """What one end of each link counted last, by the link's number."""
+    """Last counts of one end of each link, by the link's number."""
 
     at_ns: Integers
     used_bps: Integers

@@ -14,7 +14,7 @@ from collectors.exporters.links import ExportedLinks, PortCounters
 from collectors.exporters.settings import DeviceSettings, SflowSettings
 from collectors.state.link_states import LinkStates
 from collectors.values import DropRecord, FlowKey, LoadSource, PathState
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_MS, NS_PER_S, Clock
 from dataplane.errors import WireError
 from dataplane.topology.addressing import report_source
 from dataplane.topology.values import Endpoint, SwitchNode, Topology
@@ -25,10 +25,9 @@ from dataplane.wire.inner import InnerPacket
 from dataplane.wire.marking import UNMARKED
 from dataplane.wire.sflow import CounterSample, Datagram, DiscardedPacket, PacketSample, SampledPacket
 
-NS_PER_MS: Final = 1_000_000
 _UPTIME_WRAPS_MS: Final = 1 << 32
 _ETHERNET_BYTES: Final = 14
-_CLOCK_NS: Final = 1_000_000_000
+_CLOCK_NS: Final = NS_PER_S
 """The uptime may be in whole seconds (Open vSwitch)."""
 
 REASONS: Final = {
@@ -78,7 +77,7 @@ DropsSink = Callable[[tuple[DropRecord, ...]], None]
 
 
 class SflowState:
-    """What agents said of links and flows; datagrams come in by `receive`, from one thread.
+    """State of links and flows by their agents; datagrams come in by `receive`, from one thread.
 
     Raises CollectorError for a device that is no switch of the topology, or two with one agent address.
     """

@@ -104,7 +104,8 @@ def _fit(settings: msgspec.Struct) -> Iterator[tuple[str, Check]]:
             yield "switches", partial(settings.targets, topology)
             yield "routed_networks", partial(_check_networks, settings, topology)
         case CollectorProcessSettings():
-            yield from _devices(settings)
+            yield "gnmi", partial(_check_gnmi, settings)
+            yield "sflow", partial(_check_sflow, settings)
         case FabricSettings():
             yield "reports", partial(_check_reports, settings)
             if settings.program is not None:
@@ -123,12 +124,14 @@ def _fit(settings: msgspec.Struct) -> Iterator[tuple[str, Check]]:
             return
 
 
-def _devices(settings: CollectorProcessSettings) -> Iterator[tuple[str, Check]]:
-    topology = load_topology(settings.topology)
+def _check_gnmi(settings: CollectorProcessSettings) -> None:
     if settings.gnmi is not None:
-        yield "gnmi", partial(check_devices, topology, settings.gnmi.devices, "devices")
+        check_devices(load_topology(settings.topology), settings.gnmi.devices, "devices")
+
+
+def _check_sflow(settings: CollectorProcessSettings) -> None:
     if settings.sflow is not None:
-        yield "sflow", partial(agents_of, topology, settings.sflow.devices, "devices")
+        agents_of(load_topology(settings.topology), settings.sflow.devices, "devices")
 
 
 def _check_schema(settings: DaemonSettings) -> None:

@@ -20,19 +20,27 @@ class WorkerQueues:
     def read(self) -> Sequence[QueueState]:
         """Return the queues of all ports that are network devices; polls are turns of the worker over all ports."""
         switch = self._switch
-        activity, modes, threads = switch.activity, switch.modes, switch.thread_ids
+        activity, modes, threads = switch.activity, self._modes, switch.thread_ids
+        settable = () if switch.program is None else tuple(Mode)
         states = []
         for port in switch.devices.values():
             port.read_counters()  # updates the kernel's drops
             for number in range(min(len(port.queues), len(modes))):
                 polls = (activity[number].turns, activity[number].idle_turns)
                 states.append(
-                    state_of(port, number, thread=threads[number], mode=modes[number], modes=tuple(Mode), polls=polls)
+                    state_of(port, number, thread=threads[number], mode=modes[number], modes=settable, polls=polls)
                 )
         return [state for state in states if state is not None]
 
+    @property
+    def _modes(self) -> tuple[Mode, ...]:
+        modes = self._switch.modes
+        return modes if self._switch.program is not None else (Mode.WAITING,) * len(modes)
+
     def set_mode(self, device: str, queue: int | None, mode: Mode) -> None:
         """Change the mode of the worker that polls the queue, and with it that of its queues of other devices."""
+        if self._switch.program is None:
+            raise PortError(f"interface {device}: a switch without a program only waits")
         ports = [port for port in self._switch.devices.values() if port.name == device]
         if not ports:
             raise PortError(f"interface {device}: this switch does not poll it")

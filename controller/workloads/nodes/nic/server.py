@@ -68,7 +68,7 @@ _MOST_A_SECOND: Final = 50
 """Messages of a process; one that sends more is disconnected."""
 _SILENT_NS: Final = 15 * NS_PER_S
 _EXAMINE_NS: Final = 10 * NS_PER_S
-_SETTLE_NS: Final = 5 * NS_PER_S
+_SETTLE_S: Final = 5.0
 """A new manager grants nothing before processes that polled under the last one had time to come back."""
 _SAID_NS: Final = 60 * NS_PER_S
 _MOST_SAID: Final = 256
@@ -108,6 +108,7 @@ class NicServer:
         namespace: Path | None,
         *,
         on_change: Callable[[], None] = lambda: None,
+        settle_s: float = _SETTLE_S,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._node, self._section, self._on_change, self._now_ns = node, section, on_change, now_ns
@@ -123,7 +124,7 @@ class NicServer:
         self._number = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._said: dict[str, int] = {}
-        self._began_ns = now_ns()
+        self._grants_from_ns = now_ns() + round(settle_s * NS_PER_S)
         self._before: Mapping[tuple[int, int], tuple[int, int]] = {}
         self.problem = ""
         """Why no process can report; empty if they can."""
@@ -280,7 +281,7 @@ class NicServer:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         try:
             # Before it has a name, so that nobody else can connect in between.
-            os.fchmod(listening.fileno(), 0o666 if self._others else 0o600)
+            os.fchmod(listening.fileno(), 0o600)
             try:
                 listening.bind(str(self.path))
             except OSError as error:
@@ -288,6 +289,8 @@ class NicServer:
                     raise
                 self.path.unlink()
                 listening.bind(str(self.path))
+            if self._others:  # whom the kernel names is checked at each connection
+                self.path.chmod(0o666)
             listening.listen(_MOST_WAITING)
         except BaseException:
             listening.close()
@@ -316,6 +319,7 @@ class NicServer:
                 self._warn(f"polled queues: too many connections of user {user} wait")
                 connection.close()
                 continue
+            self._waiting[user] += 1  # here, as many may be accepted before a task runs
             task = asyncio.create_task(self._serve(connection, process, user), name="polled queues")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -323,7 +327,6 @@ class NicServer:
     async def _serve(self, connection: socket.socket, process: int, user: int) -> None:
         """Serve a process until it ends."""
         with connection:
-            self._waiting[user] += 1
             try:
                 peer = await self._meet(connection, process, user)
             finally:
@@ -438,7 +441,7 @@ class NicServer:
 
     async def _answered(self, peer: _Peer, claim: Claim) -> Grant:
         """Answer a claim, once processes of an earlier manager's time had time to report."""
-        wait_ns = self._began_ns + _SETTLE_NS - self._now_ns()
+        wait_ns = self._grants_from_ns - self._now_ns()
         if self._rules and wait_ns > 0:
             await asyncio.sleep(wait_ns / NS_PER_S)
         examination = await asyncio.to_thread(_examine_device, peer.poller.process, claim)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,17 +12,18 @@ import pytest
 from controller.apiserver.resources import Node
 from controller.apiserver.resources.nic import NicMode, NicModeRequest, PolledQueue
 from controller.common.errors import ForbiddenError, NotFoundError, StaleError
-from controller.workloads.nodes.settings import NicSection
+from controller.workloads.nodes.errors import NodeError
+from controller.workloads.nodes.nic.server import NicServer
 from dataplane.fabric.kernel import namespaces
-from dataplane.nic import open_port
-from dataplane.nic.managed.link import SOCKET_VARIABLE
+from dataplane.nic import NicPort, open_port
 from dataplane.rpc.access import Role
 from tests.controller.workloads.nodes.memory_runtime import MemoryRuntime
+from tests.controller.workloads.nodes.nic.nic_world import polling, queues_when, section, serving, started
 from tests.controller.workloads.nodes.node_world import World, play
 from tests.network_namespace import network_namespace
 from tests.waiting import until
 
-ROOT = Path(__file__).parents[5]
+PROGRAM = Path(__file__).parents[4] / "dataplane" / "programs" / "copies.json"
 FRAME = b"\xff" * 6 + b"\x02" * 6 + b"\x88\xb5" + bytes(50)
 
 
@@ -35,26 +33,7 @@ def namespace() -> Iterator[str]:
         yield name
 
 
-@contextmanager
-def polling(namespace: str, socket: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a poller in a namespace until the block ends."""
-    argv = [sys.executable, "-m", "tests.controller.workloads.nodes.nic.poller", *arguments]
-    environment = dict(os.environ) | {"PYTHONPATH": str(ROOT), SOCKET_VARIABLE: str(socket)}
-    with namespaces.start(namespace, argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"polling\n"
-            yield process
-        finally:
-            process.kill()
-
-
-def section(folder: Path, **more: object) -> NicSection:
-    (folder / "nic").mkdir(exist_ok=True)
-    return NicSection(socket=str(folder / "nic" / "s.sock"), period_s=0.05, **more)  # type: ignore[arg-type]
-
-
-async def queues_when(world: World, count: int) -> tuple[PolledQueue, ...]:
+async def queues_of_node(world: World, count: int) -> tuple[PolledQueue, ...]:
     """Return the node's polled queues once it reports this many."""
     queues: tuple[PolledQueue, ...] = ()
 
@@ -75,8 +54,8 @@ def test_modes_of_polled_queues_change_without_loss(namespace: str, tmp_path: Pa
         settings = world.settings(nic=nic, network_namespace=f"/run/netns/{namespace}")
         async with world.managing(MemoryRuntime(), settings):
             loop = asyncio.get_running_loop()
-            with polling(namespace, Path(nic.socket or ""), "a1") as process:
-                (queue,) = await queues_when(world, 1)
+            with polling(namespace, nic.socket or "", "a1") as process:
+                (queue,) = await queues_of_node(world, 1)
                 assert (queue.name, queue.kind, queue.program, queue.process, queue.user) == (
                     *("a1:0", "packet_v2", "poller", process.pid, os.geteuid()),
                 )
@@ -84,12 +63,13 @@ def test_modes_of_polled_queues_change_without_loss(namespace: str, tmp_path: Pa
                 assert queue.mode is NicMode.WAITING
                 assert set(queue.modes) == set(NicMode)
                 assert queue.thread != process.pid
-                assert queue.core is not None and queue.core < (os.cpu_count() or 1)
+                assert queue.core in range(os.cpu_count() or 1)
                 await change_modes(world, loop, namespace)
-                assert process.stdin is not None and process.stdout is not None
+                assert process.stdin is not None
+                assert process.stdout is not None
                 process.stdin.close()
                 assert process.stdout.readline() == b"4000\n"
-            assert await queues_when(world, 0) == ()
+            assert await queues_of_node(world, 0) == ()
         assert "polled queue a1:0 of Node h1: polling" in (world.served.folder / "audit").read_text()
 
     play(tmp_path, act)
@@ -115,10 +95,10 @@ async def change_modes(world: World, loop: asyncio.AbstractEventLoop, namespace:
     await until(is_reported)
 
 
-def send(port: object) -> None:
+def send(port: NicPort) -> None:
     sent = 0
     while sent < 1000:
-        sent += port.send([FRAME] * min(50, 1000 - sent))  # type: ignore[attr-defined]
+        sent += port.send([FRAME] * min(50, 1000 - sent))
 
 
 @pytest.mark.root
@@ -128,9 +108,9 @@ def test_orders_for_other_queues_are_refused_in_a_line(namespace: str, tmp_path:
     async def act(world: World) -> None:
         settings = world.settings(nic=nic, network_namespace=f"/run/netns/{namespace}")
         async with world.managing(MemoryRuntime(), settings):
-            path = Path(nic.socket or "")
+            path = nic.socket or ""
             with polling(namespace, path, "a1"), polling(namespace, path, "a1") as second:
-                await queues_when(world, 2)
+                await queues_of_node(world, 2)
                 order = NicModeRequest("a1", None, NicMode.HYBRID)
                 with pytest.raises(NotFoundError, match="Node h1 reports no polled queue b1:3"):
                     await world.client.set_nic_mode("h1", NicModeRequest("b1", 3, NicMode.HYBRID))
@@ -145,3 +125,44 @@ def test_orders_for_other_queues_are_refused_in_a_line(namespace: str, tmp_path:
                         await user.set_nic_mode("h1", order)
 
     play(tmp_path, act)
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("pipeline", ["compiled", "interpreter"])
+def test_switch_reports_its_queues_and_follows_orders(namespace: str, tmp_path: Path, pipeline: str) -> None:
+    nic, ready = section(tmp_path), tmp_path / "ready"
+    argv = ["dataplane.switch.process", "-i", "1@a1", "--device-id", "5", "--ready-file", str(ready), str(PROGRAM)]
+    argv += ["--pipeline", pipeline, "--", "--grpc-server-addr", f"unix:{tmp_path}/p4.sock"]
+
+    async def act() -> None:
+        async with serving(nic, namespace) as server:
+            with started(namespace, nic.socket or "", *argv) as process:
+                (queue,) = await queues_when(server, lambda queues: len(queues) == 1 and ready.exists())
+                assert (queue.name, queue.program, queue.process) == ("a1:0", "switch 5", process.pid)
+                assert queue.is_confirmed
+                port = namespaces.call(namespace, lambda: open_port("b1"))
+                with port:
+                    await (drive_workers if pipeline == "compiled" else drive_interpreter)(server, port)
+
+    asyncio.run(act())
+
+
+async def drive_workers(server: NicServer, port: NicPort) -> None:
+    """Change the mode of a native switch's worker while frames come."""
+    for rounds, mode in enumerate((NicMode.POLLING, NicMode.WAITING, NicMode.HYBRID), start=1):
+        sending = asyncio.get_running_loop().run_in_executor(None, send, port)
+        (queue,) = (await server.set_mode(NicModeRequest("a1", 0, mode))).queues
+        assert queue.mode is mode
+        await sending
+        (queue,) = await queues_when(server, lambda queues, count=1000 * rounds: queues[0].received == count)  # type: ignore[misc]
+        assert (queue.mode, queue.dropped) == (mode, 0)
+        assert (queue.polls or 0) > (queue.empty_polls or 0) > 0
+
+
+async def drive_interpreter(server: NicServer, port: NicPort) -> None:
+    """Ask an interpreting switch for what it cannot do."""
+    assert server.queues()[0].modes == ()
+    with pytest.raises(NodeError, match=r"switch 5 \(process .* refuses: interface a1: the interpreter only waits"):
+        await server.set_mode(NicModeRequest("a1", None, NicMode.POLLING))
+    send(port)
+    await queues_when(server, lambda queues: queues[0].received == 1000)

@@ -19,7 +19,7 @@ QueueNumber = Annotated[int, Meta(ge=0, le=65_535)]
 
 
 class NicMode(StrEnum):
-    """What the thread that polls a queue does while it is empty."""
+    """Behaviour of the thread that polls a queue while the queue is empty."""
 
     WAITING = "waiting"
     """Sleep until the device has something."""

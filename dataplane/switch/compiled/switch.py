@@ -398,7 +398,7 @@ class NativeSwitch:
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """What each worker does while nothing is due."""
+        """Behaviour of each worker while nothing is due."""
         return tuple(mode_of(worker.spin_ns) for worker in self._workers)
 
     @property

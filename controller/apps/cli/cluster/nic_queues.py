@@ -53,14 +53,14 @@ def set_mode(  # noqa: PLR0917 - a command line's options
     """Change how a queue is polled, and show what is in force then; no frame is lost by it."""
     from controller.apiserver.resources.nic import NicMode, NicModeRequest  # noqa: PLC0415
 
-    device, number = _device_and_queue(queue)
+    device, number = device_and_queue(queue)
     request = NicModeRequest(device=device, queue=number, mode=NicMode(mode.value), process=process)
     with client_of(address) as client:
         answer = client.set_nic_mode(node, request)
     show(_COLUMNS, _rows(node, answer.queues), form)
 
 
-def _device_and_queue(text: str) -> tuple[str, int | None]:
+def device_and_queue(text: str) -> tuple[str, int | None]:
     """Return the device and the queue's number; a device's own name may have colons (eth0:1)."""
     device, separator, number = text.rpartition(":")
     if not separator:

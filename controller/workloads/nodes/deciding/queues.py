@@ -1,4 +1,4 @@
-"""Who gets which queue of a device; pure."""
+"""Choice of the queues that a process gets; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kernel shows of a process that polls queues: its network namespace, sockets on devices, threads.
+"""The kernel's view of a process that polls queues: its network namespace, sockets on devices, threads.
 
 Sources: proc(5); packet(7) for /proc/PID/net/packet; the fdinfo of BPF links (ifindex of an XDP program's device).
 """
@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
 
+from dataplane.clock import NS_PER_S
 from dataplane.errors import MillraceError
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic.managed.messages import QueueState
@@ -26,7 +27,6 @@ _RAW: Final = "3"
 _SOCKET: Final = re.compile(r"socket:\[(\d+)\]")
 _LINK: Final = "anon_inode:bpf_link"
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
-_NS_PER_S: Final = 1_000_000_000
 _INTERFACE, _TYPE, _INODE = 4, 2, 8
 """Columns of /proc/net/packet: sk, RefCnt, Type, Proto, Iface, R, Rmem, User, Inode."""
 
@@ -167,7 +167,7 @@ def read_thread(process: int, thread: int) -> ThreadReading | None:
     try:
         if thread == 0:
             fields = _stat(folder)
-            return ThreadReading((int(fields[11]) + int(fields[12])) * _NS_PER_S // _TICKS_PER_S, None)
+            return ThreadReading((int(fields[11]) + int(fields[12])) * NS_PER_S // _TICKS_PER_S, None)
         own = folder / "task" / str(thread)
         return ThreadReading(int((own / "schedstat").read_text().split()[0]), int(_stat(own)[36]))
     except (OSError, ValueError, IndexError):

@@ -127,7 +127,7 @@ class NicServer:
         self._grants_from_ns = now_ns() + round(settle_s * NS_PER_S)
         self._before: Mapping[tuple[int, int], tuple[int, int]] = {}
         self.problem = ""
-        """Why no process can report; empty if they can."""
+        """Reason why no process can report; empty if they can."""
 
     async def run(self) -> None:
         """Serve until cancelled; a socket that cannot be made is a line in the log and in `problem`."""
@@ -385,20 +385,20 @@ class NicServer:
         process = _pidfd(peer)
         loop.add_reader(process, ended.set)
         gone = asyncio.ensure_future(ended.wait())
+        message = asyncio.ensure_future(_receive(peer.connection))
         try:
             while True:
-                message = asyncio.ensure_future(_receive(peer.connection))
                 await asyncio.wait((message, gone), return_when=asyncio.FIRST_COMPLETED)
-                if not message.done():
-                    message.cancel()
-                    await asyncio.gather(message, return_exceptions=True)
-                    return  # a forked child may hold the connection open
-                if (received := message.result()) is None:
+                # A forked child may hold the connection of a process that has ended open.
+                if not message.done() or (received := message.result()) is None:
                     return
                 self._count(peer)
                 await self._handle(peer, received)
+                message = asyncio.ensure_future(_receive(peer.connection))
         finally:
             gone.cancel()
+            message.cancel()
+            await asyncio.gather(gone, message, return_exceptions=True)
             loop.remove_reader(process)
             os.close(process)
 

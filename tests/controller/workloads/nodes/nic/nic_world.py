@@ -73,12 +73,12 @@ def started(namespace: str, manager: str, *argv: str) -> Iterator[subprocess.Pop
             process.kill()
 
 
-@contextmanager
-def polling(namespace: str, manager: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a poller in a namespace until the block ends."""
+@asynccontextmanager
+async def polling(namespace: str, manager: str, *arguments: str) -> AsyncIterator[subprocess.Popen[bytes]]:
+    """Run a poller in a namespace until the block ends; the event loop runs on while it starts."""
     with started(namespace, manager, "tests.controller.workloads.nodes.nic.poller", *arguments) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"polling\n"
+        assert await asyncio.to_thread(process.stdout.readline) == b"polling\n"
         yield process
 
 

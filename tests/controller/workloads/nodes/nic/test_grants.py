@@ -1,9 +1,13 @@
-"""Who gets which queue of a device."""
+"""Grants of queues: by device, user and job, one holder each."""
 
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
+from typer import BadParameter
 
+from controller.apiserver.resources.nic import NicMode, PolledQueue, polled_in_words
+from controller.apps.cli.cluster.nic_queues import device_and_queue
 from controller.workloads.nodes.deciding.queues import Granted, GrantRule, Poller, granted
 
 ROOT = frozenset({0})
@@ -47,6 +51,22 @@ def test_grants_are_for_users_and_their_jobs(user: int, job: str, outcome: Grant
     assert granted(RULES, {}, Poller("worker", 12, user), "eth2", job) == outcome
 
 
+def test_table_cell_has_queues_and_frames() -> None:
+    queue = PolledQueue(device="a1", queue=0, kind="xdp", program="p", process=1, user=0, mode=NicMode.HYBRID)
+    assert polled_in_words(()) == ""
+    busy = replace(queue, received=5, sent=2, dropped=1)
+    assert polled_in_words((busy, busy, queue)) == "3: 10 received, 4 sent, 2 dropped"
+
+
 def test_next_rule_applies_where_the_first_is_exhausted() -> None:
     rules = (GrantRule("eth0", (0,), "packet_v2", ROOT), GrantRule("eth0", (4,), "packet_v3", ROOT))
     assert granted(rules, {("eth0", 0): OTHER}, ME, "eth0", "") == Granted("packet_v3", (4,))
+
+
+def test_queue_names_of_commands_are_read() -> None:
+    assert device_and_queue("eth0") == ("eth0", None)
+    assert device_and_queue("eth0:3") == ("eth0", 3)
+    assert device_and_queue("eth0:1:3") == ("eth0:1", 3)
+    for wrong in ("eth0:", ":1", "eth0:x", "eth0:65536"):
+        with pytest.raises(BadParameter, match="is not a device, or DEVICE:QUEUE"):
+            device_and_queue(wrong)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from controller.apiserver.resources import Node
 from controller.apiserver.resources.nic import NicMode, NicModeRequest, PolledQueue
+from controller.apps.cli.app import app
 from controller.common.errors import ForbiddenError, NotFoundError, StaleError
 from controller.workloads.nodes.errors import NodeError
 from controller.workloads.nodes.nic.server import NicServer
@@ -51,10 +54,10 @@ def test_modes_of_polled_queues_change_without_loss(namespace: str, tmp_path: Pa
     nic = section(tmp_path)
 
     async def act(world: World) -> None:
-        settings = world.settings(nic=nic, network_namespace=f"/run/netns/{namespace}")
+        settings = world.settings(nic=nic, network_namespace=f"/run/netns/{namespace}", report_s=2.0)
         async with world.managing(MemoryRuntime(), settings):
             loop = asyncio.get_running_loop()
-            with polling(namespace, nic.socket or "", "a1") as process:
+            async with polling(namespace, nic.socket or "", "a1") as process:
                 (queue,) = await queues_of_node(world, 1)
                 assert (queue.name, queue.kind, queue.program, queue.process, queue.user) == (
                     *("a1:0", "packet_v2", "poller", process.pid, os.geteuid()),
@@ -68,18 +71,33 @@ def test_modes_of_polled_queues_change_without_loss(namespace: str, tmp_path: Pa
                 assert process.stdin is not None
                 assert process.stdout is not None
                 process.stdin.close()
-                assert process.stdout.readline() == b"4000\n"
+                assert await asyncio.to_thread(process.stdout.readline) == b"4000\n"
             assert await queues_of_node(world, 0) == ()
         assert "polled queue a1:0 of Node h1: polling" in (world.served.folder / "audit").read_text()
 
     play(tmp_path, act)
 
 
+async def try_commands(api: str, process: int) -> None:
+    """Run the commands on a node with two pollers."""
+
+    def run(command: str) -> list[dict[str, object]]:
+        result = CliRunner().invoke(app, [*command.split(), "--api", api, "--format", "json"], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        rows: list[dict[str, object]] = json.loads(result.stdout)
+        return rows
+
+    listed = await asyncio.to_thread(run, "nic list --node h1")
+    assert [(row["node"], row["queue"], row["program"]) for row in listed] == [("h1", "a1:0", "poller")] * 2
+    changed = await asyncio.to_thread(run, f"nic mode h1 a1:0 waiting --process {process}")
+    assert [(row["process"], row["mode"], row["held by"]) for row in changed] == [(process, "waiting", "")]
+
+
 async def change_modes(world: World, loop: asyncio.AbstractEventLoop, namespace: str) -> None:
     """Send frames while the mode of a1 changes."""
     port = namespaces.call(namespace, lambda: open_port("b1"))
     with port:
-        for mode in (NicMode.POLLING, NicMode.HYBRID, NicMode.WAITING, NicMode.POLLING):
+        for mode in (NicMode.POLLING, NicMode.HYBRID, NicMode.POLLING, NicMode.WAITING):
             sending = loop.run_in_executor(None, send, port)
             answer = await world.client.set_nic_mode("h1", NicModeRequest("a1", 0, mode))
             assert [(queue.name, queue.mode) for queue in answer.queues] == [("a1:0", mode)]
@@ -89,7 +107,7 @@ async def change_modes(world: World, loop: asyncio.AbstractEventLoop, namespace:
         (queue,) = (await world.client.of(Node).get("h1")).status.nic_queues
         counted = (queue.received, queue.received_bytes, queue.dropped) == (4000, 4000 * len(FRAME), 0)
         return (
-            counted and queue.mode is NicMode.POLLING and (queue.empty_polls or 0) > 0 and queue.cpu_share is not None
+            counted and queue.mode is NicMode.WAITING and (queue.empty_polls or 0) > 0 and queue.cpu_share is not None
         )
 
     await until(is_reported)
@@ -106,10 +124,10 @@ def test_orders_for_other_queues_are_refused_in_a_line(namespace: str, tmp_path:
     nic = section(tmp_path)
 
     async def act(world: World) -> None:
-        settings = world.settings(nic=nic, network_namespace=f"/run/netns/{namespace}")
+        settings = world.settings(nic=nic, network_namespace=f"/run/netns/{namespace}", report_s=2.0)
         async with world.managing(MemoryRuntime(), settings):
             path = nic.socket or ""
-            with polling(namespace, path, "a1"), polling(namespace, path, "a1") as second:
+            async with polling(namespace, path, "a1"), polling(namespace, path, "a1") as second:
                 await queues_of_node(world, 2)
                 order = NicModeRequest("a1", None, NicMode.HYBRID)
                 with pytest.raises(NotFoundError, match="Node h1 reports no polled queue b1:3"):
@@ -120,6 +138,7 @@ def test_orders_for_other_queues_are_refused_in_a_line(namespace: str, tmp_path:
                 assert [queue.process for queue in (await world.client.set_nic_mode("h1", of_second)).queues] == [
                     second.pid
                 ]
+                await try_commands(world.served.socket, second.pid)
                 async with await world.served.client_of(Role.USER) as user:
                     with pytest.raises(ForbiddenError, match="may not replace modes of polled queues"):
                         await user.set_nic_mode("h1", order)

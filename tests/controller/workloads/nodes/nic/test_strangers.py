@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -234,13 +233,12 @@ def test_other_users_get_what_grants_name() -> None:
 def test_queues_go_with_a_process_that_is_killed(tmp_path: Path) -> None:
     async def act(namespace: str) -> None:
         nic = section(tmp_path)
-        async with serving(nic, namespace) as server:
-            with polling(namespace, nic.socket or "", "a1", "2") as process:
-                queues = await queues_when(server, lambda queues: len(queues) == 2)
-                assert {queue.is_confirmed for queue in queues} == {True}
-                process.send_signal(signal.SIGSTOP)  # an order that nobody follows
-                process.kill()
-                await queues_when(server, lambda queues: not queues)
+        path = nic.socket or ""
+        async with serving(nic, namespace) as server, polling(namespace, path, "a1", "2") as process:
+            queues = await queues_when(server, lambda queues: len(queues) == 2)
+            assert {queue.is_confirmed for queue in queues} == {True}
+            process.kill()
+            await queues_when(server, lambda queues: not queues)
 
     with network_namespace(("a1", "b1")) as namespace:
         asyncio.run(act(namespace))

@@ -15,7 +15,7 @@ from controller.workloads.nodes.deciding.values import IdleTerms, Terms
 from controller.workloads.nodes.runtimes.settings import RuntimeSettings
 from dataplane.clock import NS_PER_S
 from dataplane.config import Settings, Strict
-from dataplane.nic.managed.messages import KindName, QueueNumber
+from dataplane.nic.managed.messages import GrantKind, QueueNumber
 
 PositiveS = Annotated[float, Meta(gt=0, le=1e6)]
 Bytes = Annotated[int, Meta(ge=1, le=1 << 60)]
@@ -126,7 +126,7 @@ class QueueGrant(Strict, frozen=True):
     """A device of the node's network namespace."""
     queues: Annotated[tuple[QueueNumber, ...], Meta(min_length=1, max_length=256)] = (0,)
     """Numbers of the queues; a claim of rings gets one of them, of AF_XDP all."""
-    kind: KindName = "packet_v2"
+    kind: GrantKind = "packet_v2"
     """Transport: packet_v2 or packet_v3 (rings beside the kernel's stack), or xdp, which takes all of the device's
     frames from the kernel."""
     users: tuple[str | Annotated[int, Meta(ge=0, le=(1 << 32) - 2)], ...] = ()

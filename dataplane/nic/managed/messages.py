@@ -32,6 +32,7 @@ QueueNumber = Annotated[int, Meta(ge=0, le=65_535)]
 ModeName: TypeAlias = Literal["waiting", "polling", "hybrid"]
 M = TypeVar("M")
 KindName: TypeAlias = Literal["packet_v2", "packet_v3", "xdp", "dpdk"]
+GrantKind: TypeAlias = Literal["packet_v2", "packet_v3", "xdp"]
 
 
 class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag=str.lower):
@@ -115,7 +116,7 @@ class Grant(_Message, frozen=True):
     """Answer to a claim: the transport and queues, or the reason why there are none."""
 
     number: Count
-    kind: KindName = "packet_v2"
+    kind: GrantKind = "packet_v2"
     queues: Annotated[tuple[QueueNumber, ...], Meta(max_length=MOST_QUEUES)] = ()
     refusal: Line = ""
 

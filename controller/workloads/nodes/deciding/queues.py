@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from dataplane.nic.managed.messages import KindName
+from dataplane.nic.managed.messages import GrantKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class GrantRule:
 
     device: str
     queues: tuple[int, ...]
-    kind: KindName
+    kind: GrantKind
     users: frozenset[int]
     jobs: frozenset[str] = frozenset()
 
@@ -39,7 +39,7 @@ class Poller:
 class Granted:
     """Queues for a claim."""
 
-    kind: KindName
+    kind: GrantKind
     queues: tuple[int, ...]
 
 

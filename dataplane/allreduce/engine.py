@@ -71,7 +71,7 @@ TransportName: TypeAlias = Literal["auto", "udp", "rings", "xdp"]
 """Name of a transport: "auto" stands for `Granted`, "rings" and "xdp" for `Rings` without asking a manager."""
 
 
-def rings_of(transport: TransportName, job: str) -> Rings | Granted | None:
+def rings_of(transport: str, job: str) -> Rings | Granted | None:
     """Return the settings that a transport's name stands for; raise AllReduceError for another name."""
     match transport:
         case "auto":

@@ -69,8 +69,9 @@ def node_request_of(line: str) -> NodeSessionRequest | None:
     """Return the request in a line for a node; None for a line without one."""
     if not line.strip():
         return None
-    kind = NicSessionRequest if "nic" in msgspec.json.decode(line, type=dict[str, msgspec.Raw]) else PodSessionRequest
-    return msgspec.json.decode(line, type=kind)
+    if "nic" in msgspec.json.decode(line, type=dict[str, msgspec.Raw]):
+        return msgspec.json.decode(line, type=NicSessionRequest)
+    return msgspec.json.decode(line, type=PodSessionRequest)
 
 
 def task_request_of(line: str) -> TaskSessionRequest | None:

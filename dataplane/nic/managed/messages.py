@@ -123,8 +123,8 @@ class Grant(_Message, frozen=True):
 
 FromProcess: TypeAlias = Hello | Report | Outcome | Claim
 FromManager: TypeAlias = Welcome | Order | Grant
-_OF_PROCESS: Final = msgspec.json.Decoder(FromProcess)
-_OF_MANAGER: Final = msgspec.json.Decoder(FromManager)
+_OF_PROCESS: Final[msgspec.json.Decoder[FromProcess]] = msgspec.json.Decoder(FromProcess)
+_OF_MANAGER: Final[msgspec.json.Decoder[FromManager]] = msgspec.json.Decoder(FromManager)
 
 
 def encode(message: FromProcess | FromManager) -> bytes:

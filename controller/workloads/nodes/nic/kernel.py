@@ -75,7 +75,7 @@ def examine(process: int, states: Sequence[QueueState]) -> Examination:
     for state in states:
         key = (state.device, state.index, state.kind)
         wanted[key] = wanted.get(key, 0) + 1
-    confirmed = set()
+    confirmed: set[tuple[str, str]] = set()
     for (device, index, kind), count in wanted.items():
         if index in holdings.names and holdings.names[index] != device:
             shown = holdings.names[index]
@@ -119,7 +119,8 @@ def _holdings(process: int, indices: set[int]) -> _Holdings:
 
 def _descriptors(folder: Path) -> tuple[set[str], list[Path]]:
     """Return the inodes of a process's sockets, and the fdinfo of its BPF links."""
-    inodes, links = set(), []
+    inodes: set[str] = set()
+    links: list[Path] = []
     for descriptor in islice((folder / "fd").iterdir(), _MOST_DESCRIPTORS):
         with suppress(OSError):  # closed meanwhile
             target = str(descriptor.readlink())

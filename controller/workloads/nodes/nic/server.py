@@ -45,6 +45,7 @@ from dataplane.nic.managed.messages import (
     FromProcess,
     Grant,
     Hello,
+    ModeName,
     Order,
     Outcome,
     QueueState,
@@ -70,6 +71,11 @@ _SILENT_NS: Final = 15 * NS_PER_S
 _EXAMINE_NS: Final = 10 * NS_PER_S
 _SETTLE_S: Final = 5.0
 """A new manager grants nothing before processes that polled under the last one had time to come back."""
+_ORDERED: Final[Mapping[NicMode, ModeName]] = {
+    NicMode.WAITING: "waiting",
+    NicMode.POLLING: "polling",
+    NicMode.HYBRID: "hybrid",
+}
 _SAID_NS: Final = 60 * NS_PER_S
 _MOST_SAID: Final = 256
 _WRITABLE_BY_OTHERS: Final = 0o022
@@ -204,7 +210,7 @@ class NicServer:
         peer.orders[number] = answered
         try:
             async with local_timeout(_ORDER_S, f"{peer.poller}: another mode"):
-                await _send(peer.connection, Order(number, request.device, request.queue, request.mode.value))
+                await _send(peer.connection, Order(number, request.device, request.queue, _ORDERED[request.mode]))
                 return await answered
         except TimeoutError:
             raise NodeError(f"{peer.poller} does not answer: the mode may or may not have changed") from None

@@ -83,8 +83,10 @@ class Manager:
         self._images = ImageCollector(runtime, brought, terms, now_ns)
         self._driver.on_pull = self._images.note_pulled
         self._report_now, self._leased = asyncio.Event(), asyncio.Event()
-        section, namespace = settings.nic, place.network_namespace
-        self._nic = section and NicServer(settings.node, section, namespace, on_change=self._report_now.set)
+        self._nic: NicServer | None = None
+        if settings.nic is not None:
+            namespace, on_change = place.network_namespace, self._report_now.set
+            self._nic = NicServer(settings.node, settings.nic, namespace, on_change=on_change)
         self._sessions = Sessions(client, runtime, settings.node, self._driver.containers_of, self._nic)
         self._following: asyncio.Task[None] | None = None
         self._disk_problem = ""

@@ -61,7 +61,7 @@ def granted(
     if not fitting:
         jobs = sorted({name for rule in allowed for name in rule.jobs})
         return f"queues of {device} are granted to {_listed('job', jobs)}, not to {job or 'no job'}"
-    busy = {}
+    busy: dict[int, Poller] = {}
     for rule in fitting:
         taken = _taken(rule, held)
         free = tuple(queue for queue in rule.queues if queue not in taken)

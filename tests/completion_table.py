@@ -34,6 +34,7 @@ _RULES: Final = (
     ("(ports|table|counter|register|switch) .*", "address", "@switch-addresses"),
     ("store (names|counters)", "switch", "@switch-addresses"),
     ("nic .*", "interface", "@interfaces"),
+    ("nic (list|mode)", "node", "@nodes"),
     ("task (show|logs|explain|why|cancel|delete)", "names?", "@tasks"),
     ("task submit", "after", "@tasks"),
     ("pod (show|explain|why|logs|exec|delete)", "names?", "@pods"),

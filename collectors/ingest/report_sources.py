@@ -22,6 +22,8 @@ from dataplane.clock import Clock, MonotonicClock
 from dataplane.errors import PortError
 from dataplane.linux import DROP_ALL, SocketBacklog, ask_receive_buffer, attach_filter, read_backlog
 from dataplane.nic import FlowRule, NicSettings, NicStatistics, ToConsumers, open_nic
+from dataplane.nic.managed.polled import NicQueues
+from dataplane.nic.managed.reporter import QueueReporter
 
 SOL_UDP: Final = 17
 UDP_GRO: Final = 104
@@ -178,6 +180,7 @@ class NicSource:
 
     def __init__(self, interface: str, address: str, udp_port: int, clock: Clock) -> None:
         self._clock = clock
+        self._reporter: QueueReporter | None = None
         self._holder = bound_socket(address, udp_port, buffer_bytes=1)
         _refuse_all(self._holder)
         self.lost = 0
@@ -196,6 +199,7 @@ class NicSource:
         self._frames = FrameReader(self.udp_port, from_cables=True)
         self._rows: NDArray[np.uint8] = np.zeros((FRAMES, FRAME_BYTES), np.uint8)
         self._lengths = np.empty(FRAMES, np.uint32)
+        self._reporter = QueueReporter("collector", NicQueues(self._nic)).start()
 
     def _match(self, address: str) -> dict[str, int | str]:
         match: dict[str, int | str] = {"udp.dst": self.udp_port}
@@ -248,6 +252,8 @@ class NicSource:
 
     def close(self) -> None:
         """Release the device, then count its losses for the last time."""
+        if self._reporter is not None:
+            self._reporter.close()
         self._nic.close()
         self._count_lost()
         self._holder.close()

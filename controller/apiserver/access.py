@@ -137,6 +137,12 @@ def check_exec(principal: Principal) -> None:
         raise _forbidden(principal, Verb.EXEC, "in pods: this needs the permission exec")
 
 
+def check_nic(principal: Principal) -> None:
+    """Raise ForbiddenError unless the principal may change how network devices are polled."""
+    if principal.role not in _ALL:
+        raise _forbidden(principal, Verb.REPLACE, "modes of polled queues")
+
+
 def check_sessions(principal: Principal, role: Role, name: str) -> None:
     """Raise ForbiddenError unless the principal answers for the node or centre of that name."""
     if principal.role not in _ALL and (principal.role, principal.subject) != (role, name):

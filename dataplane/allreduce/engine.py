@@ -8,7 +8,7 @@ import threading
 import time
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ from dataplane.allreduce.kernels.running import offer_kept, run_engine
 from dataplane.allreduce.kernels.send_schedule import CLASSES, EXPONENTS
 from dataplane.allreduce.next_hop import NextHop, find_next_hop
 from dataplane.allreduce.schedule import GROUP
-from dataplane.allreduce.transports import Transport, UdpTransport, open_rings, zeros
+from dataplane.allreduce.transports import RingTransport, Transport, UdpTransport, open_granted, open_rings, zeros
 from dataplane.allreduce.turns import POLL_S, Poll
 from dataplane.clock import NS_PER_S
 from dataplane.closing import Closing
@@ -60,6 +60,32 @@ class Rings:
 
 
 @dataclass(frozen=True, slots=True)
+class Granted:
+    """Rings or AF_XDP where this node's manager grants queues, else a UDP socket; the log says which, and why."""
+
+    job: str = ""
+    """The job's name, which the manager's grants may require."""
+
+
+TransportName: TypeAlias = Literal["auto", "udp", "rings", "xdp"]
+"""Name of a transport: "auto" stands for `Granted`, "rings" and "xdp" for `Rings` without asking a manager."""
+
+
+def rings_of(transport: str, job: str) -> Rings | Granted | None:
+    """Return the settings that a transport's name stands for; raise AllReduceError for another name."""
+    match transport:
+        case "auto":
+            return Granted(job)
+        case "udp":
+            return None
+        case "rings":
+            return Rings()
+        case "xdp":
+            return Rings(PortKind.XDP)
+    raise AllReduceError(f"transport {transport!r} is not auto, udp, rings or xdp")
+
+
+@dataclass(frozen=True, slots=True)
 class EngineSettings:
     """A worker's view of its job, as configured by the controller."""
 
@@ -81,7 +107,7 @@ class EngineSettings:
     port: int = UDP_PORT
     local: tuple[str, int] = ("", 0)
     """The address and UDP port to send from; empty and 0 leave the choice to the kernel."""
-    rings: Rings | None = None
+    rings: Rings | Granted | None = None
     """None: a kernel UDP socket."""
     patience_s: float = 30.0
     """Time without a result after which an all-reduce fails."""
@@ -137,6 +163,7 @@ class Engine(Closing):
         self._run, self._adopt = self._native.bind(run_engine), self._native.bind(adopt_epoch)
         self._offer = self._native.bind(offer_kept)
         self._transport = transport or _open(settings)
+        self._rings = self._transport if isinstance(self._transport, RingTransport) else None
         _connect(self._transport, settings)
         self._epochs = threading.Lock()
         self._state = self._prepare(settings)
@@ -240,6 +267,8 @@ class Engine(Closing):
 
     def _finish(self, poll: Poll | None = None) -> None:
         self._adopt_epoch(self._state.wanted_epoch)
+        if self._rings is not None:
+            self._rings.thread = threading.get_native_id()
         while True:
             self._state.pause_at_ns = NEVER if poll is None else time.monotonic_ns() + int(POLL_S * NS_PER_S)
             self._run(self._state)
@@ -397,12 +426,14 @@ def _library() -> Library:
 
 
 def _open(settings: EngineSettings) -> Transport:
-    rings = settings.rings
+    rings, program = settings.rings, f"worker of job {settings.job}"
     try:
         if rings is None:
             return UdpTransport(settings.local)
+        if isinstance(rings, Granted):
+            return open_granted(settings.aggregator, settings.local, rings.job, program)
         next_hop = rings.next_hop or find_next_hop(settings.aggregator, settings.local[0])
-        return open_rings(rings.kind, next_hop, settings.local[1])
+        return open_rings(rings.kind, next_hop, settings.local[1], program=program)
     except AllReduceError as error:
         raise AllReduceError(f"job {settings.job}: {error}") from None
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dataplane.allreduce.barriers import AllReduceBarrier, Barrier, RoundBarrier
 from dataplane.allreduce.client import AllReducer
-from dataplane.allreduce.engine import EngineSettings
+from dataplane.allreduce.engine import EngineSettings, TransportName, rings_of
 from dataplane.allreduce.errors import JobRefusedError, RemovedError
 from dataplane.allreduce.job_engine import JobEngine, Values
 from dataplane.allreduce.jobs.codec import decode_downward, encode
@@ -121,6 +121,7 @@ class Membership(Closing):
         patience_s: float | None = None,
         tls: TlsSettings | None = None,
         make: MakeEngine = AllReducer,
+        transport: TransportName = "udp",
     ) -> Self:
         """Meet the other workers of a job at its service, and return once the switches add up for them.
 
@@ -129,7 +130,8 @@ class Membership(Closing):
         choice if left out; so is `patience_s`, the time without a result after which an all-reduce fails: longer than
         it takes to drop a worker that has died. `server`, a host and its UDP port, gets final sums: see `for_server`.
         `local_address` is where results arrive, if the machine has several addresses. `make` returns the engine:
-        without its own thread, a JobEngine. `tls` has the certificate of a worker of this host, for HOST:PORT beyond
+        without its own thread, a JobEngine. `transport` carries the packets: "auto" is queues that this node's
+        manager grants, else UDP. `tls` has the certificate of a worker of this host, for HOST:PORT beyond
         loopback; None: the environment's. Raises JobRefusedError, with the reason that all workers get, AllReduceError
         when no answer comes in time, ConfigError or AccessError for unusable certificates.
         """
@@ -143,7 +145,8 @@ class Membership(Closing):
 
         def with_choices(settings: EngineSettings) -> JobEngine:
             patience = settings.patience_s if patience_s is None else patience_s
-            return make(replace(settings, local=(local_address, port), patience_s=patience))
+            rings = rings_of(transport, job)
+            return make(replace(settings, local=(local_address, port), patience_s=patience, rings=rings))
 
         membership = cls(address, hello, with_choices, tls)
         membership._start(deadline_s)

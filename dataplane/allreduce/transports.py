@@ -1,28 +1,37 @@
-"""Transports of a worker's packets: the kernel's UDP, or frames in our own rings."""
+"""Transports of a worker's packets: the kernel's UDP, frames in our own rings, or what its node's manager grants."""
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import socket
+from collections.abc import Sequence
 from ipaddress import IPv4Address
 from typing import Any, Final, Protocol
 
 from dataplane.allreduce.kernels.layouts import BURST, LINK_BYTES, PACKET_BYTES, STRIDE, EngineState
-from dataplane.allreduce.next_hop import NextHop
+from dataplane.allreduce.next_hop import NextHop, find_next_hop
 from dataplane.errors import AllReduceError, PortError
 from dataplane.linux import DROP_ALL, SO_NO_CHECK, ask_receive_buffer, attach_filter
 from dataplane.native import Array, pointer_to
 from dataplane.nic.driver.opening import open_port
 from dataplane.nic.layouts import InputOutputVector, MessageHeader
+from dataplane.nic.managed.link import LinkError, ManagerLink, manager_sockets
+from dataplane.nic.managed.messages import QueueState
+from dataplane.nic.managed.polled import state_of
+from dataplane.nic.managed.reporter import QueueReporter, claim_queues
+from dataplane.nic.modes import Mode
 from dataplane.nic.ports.nic_port import NicPort
 from dataplane.nic.ports.queue import PortKind
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 from dataplane.wire.packet import ip_packet, link_header
 from dataplane.wire.udp import SIZE, Udp
 
+LOGGER: Final = logging.getLogger("millrace.allreduce")
 _ECN_CAPABLE: Final = 2
 _RECEIVE_BYTES: Final = 16 << 20
+_WORDS: Final = {PortKind.PACKET_V2: "rings", PortKind.PACKET_V3: "rings of blocks", PortKind.XDP: "AF_XDP"}
 
 
 class Transport(Protocol):
@@ -87,6 +96,24 @@ class RingTransport:
     def __init__(self, port: NicPort, next_hop: NextHop, udp_port: int, guard: socket.socket | None = None) -> None:
         self._port, self._next_hop, self._udp_port, self._guard = port, next_hop, udp_port, guard
         self._link = zeros(LINK_BYTES)
+        self._reporter: QueueReporter | None = None
+        self.thread = 0
+        """The kernel's number of the thread that runs all-reduces; 0 before the first."""
+
+    def report(self, program: str, link: ManagerLink | None = None) -> None:
+        """Report the queue to the node's manager under a program's name, by the connection that granted it, if any."""
+        self._reporter = QueueReporter(program, self, link=link).start()
+
+    def read(self) -> Sequence[QueueState]:
+        """Return the polled queue; the engine does not count polls."""
+        self._port.read_counters()  # updates the kernel's drops
+        state = state_of(self._port, 0, thread=self.thread, mode=Mode.WAITING, polls=None)
+        return () if state is None else (state,)
+
+    def set_mode(self, device: str, queue: int | None, mode: Mode) -> None:  # noqa: ARG002 - it has one
+        """Refuse: a worker waits for packets and timers while an all-reduce runs, and polls nothing in between."""
+        if mode is not Mode.WAITING:
+            raise PortError(f"interface {device}: a worker of an all-reduce only waits")
 
     @property
     def local_address(self) -> tuple[str, int]:
@@ -109,13 +136,20 @@ class RingTransport:
 
     def close(self) -> None:
         """Close the port."""
+        if self._reporter is not None:
+            self._reporter.close()
         self._port.close()
         if self._guard is not None:
             self._guard.close()
 
 
-def open_rings(kind: PortKind, next_hop: NextHop, udp_port: int) -> RingTransport:
-    """Open rings on a device; UDP port 0 leaves the choice to the kernel. Raises AllReduceError."""
+def open_rings(
+    kind: PortKind, next_hop: NextHop, udp_port: int, *, program: str, link: ManagerLink | None = None
+) -> RingTransport:
+    """Open rings on a device, and report them; UDP port 0 leaves the choice to the kernel. Raises AllReduceError.
+
+    The transport owns the `link` over which they were granted, once it is open.
+    """
     # The kernel sees the frames, too. It must neither keep them, nor tell the aggregator that the port is closed, nor
     # give the port to another process.
     guard = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
@@ -126,7 +160,38 @@ def open_rings(kind: PortKind, next_hop: NextHop, udp_port: int) -> RingTranspor
     except PortError as error:
         guard.close()
         raise AllReduceError(str(error)) from None
-    return RingTransport(port, next_hop, guard.getsockname()[1], guard)
+    transport = RingTransport(port, next_hop, guard.getsockname()[1], guard)
+    transport.report(program, link)
+    return transport
+
+
+def open_granted(aggregator: str, local: tuple[str, int], job: str, program: str) -> Transport:
+    """Open granted queues of the device that leads to the aggregator, else a UDP socket at `local`, and log which.
+
+    Raises AllReduceError if there is no socket either.
+    """
+    try:
+        return _rings(aggregator, local, job, program)
+    except (LinkError, AllReduceError) as error:
+        LOGGER.info("%s: UDP sockets: %s", program, error)
+        return UdpTransport(local)
+
+
+def _rings(aggregator: str, local: tuple[str, int], job: str, program: str) -> RingTransport:
+    if not manager_sockets():
+        raise LinkError("no node's manager runs here")
+    next_hop = find_next_hop(aggregator, local[0])
+    device = next_hop.interface
+    claim = claim_queues(program, device, socket.if_nametoindex(device), job=job)
+    kind = PortKind[claim.grant.kind.upper()]
+    try:
+        transport = open_rings(kind, next_hop, local[1], program=program, link=claim.link)
+    except BaseException:
+        claim.close()
+        raise
+    queues = ", ".join(map(str, claim.grant.queues))
+    LOGGER.info("%s: %s on %s, queue %s granted by node %s", program, _WORDS[kind], device, queues, claim.node)
+    return transport
 
 
 def zeros(nbytes: int) -> Array[Any]:

@@ -39,10 +39,8 @@ class Nic:
         self.info = info
         self.settings = settings
         self._port = port
-        if settings.mode is Mode.WAITING and any(queue.fd < 0 for queue in port.queues):
-            raise PortError(
-                f"interface {port.name}: a {info.kind.name} device raises no wake-up: it cannot be waited for"
-            )
+        if settings.mode is Mode.WAITING:
+            self._check_wake()
         count = _thread_count(port, settings)
         self._manager = PacketManager(count, name=port.name, longest_frame=port.queues[0].transmit_room)
         self.classifier = FlowClassifier(self._manager.group_number)
@@ -93,6 +91,39 @@ class Nic:
     def thread_ids(self) -> tuple[int, ...]:
         """Return the kernel ids of the driver threads (gettid(2))."""
         return tuple(thread.native_id for thread in self._driver.threads if thread.native_id is not None)
+
+    @property
+    def can_wake(self) -> bool:
+        """True if the device can wake a thread, which Mode.WAITING requires."""
+        return all(queue.fd >= 0 for queue in self._port.queues)
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """Return what each driver thread does while its queues are empty."""
+        return tuple(thread.mode for thread in self._driver.threads)
+
+    def set_mode(self, mode: Mode, queue: int | None = None) -> None:
+        """Change the mode of the thread that serves a queue, or of all threads; no frame is lost by it.
+
+        The settings' other values, for Mode.HYBRID, stay. Raises PortError for a queue that the Nic does not have, for
+        a device that cannot wake a thread, and once closed.
+        """
+        if mode is Mode.WAITING:
+            self._check_wake()
+        count = len(self._port.queues)
+        if queue is not None and not 0 <= queue < count:
+            raise PortError(f"interface {self.name}: it has {count} queues, so none of number {queue}")
+        threads = self._driver.threads
+        with self._guard:
+            if self._closed:
+                raise PortError(f"interface {self.name}: it is closed")
+            for thread in threads if queue is None else (threads[queue % len(threads)],):
+                thread.set_mode(mode)
+
+    def _check_wake(self) -> None:
+        if not self.can_wake:
+            problem = f"a {self.info.kind.name} device raises no wake-up: it cannot be waited for"
+            raise PortError(f"interface {self.name}: {problem}")
 
     def add_consumer(
         self,
@@ -159,7 +190,8 @@ class Nic:
         if self._closed:
             return
         self._driver.close()
-        self._closed = True
+        with self._guard:
+            self._closed = True
         self._at_exit.detach()
         for epoch in self._epoch_addresses():
             self.classifier.unregister_driver(epoch)

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from dataplane.clock import NS_PER_S, MonotonicClock
 from dataplane.nic import Port
 from dataplane.nic.devices.link_events import LinkEvents
+from dataplane.nic.managed.polled import PolledQueues
 from dataplane.nic.ports.join_watch import JoinWatch
 from dataplane.nic.ports.kernels.waiting import RETRY_NS
 from dataplane.program.model import Program
@@ -18,11 +19,13 @@ from dataplane.switch.arguments import SwitchSettings
 from dataplane.switch.attachments import is_device, open_attachments, watch_joining
 from dataplane.switch.compiled.activity import Forwarding
 from dataplane.switch.compiled.memory.port_table import CABLE_FULL
+from dataplane.switch.compiled.polled import WorkerQueues
 from dataplane.switch.compiled.switch import NativeSwitch
 from dataplane.switch.counters import SwitchCounters
 from dataplane.switch.devices import read_oper
 from dataplane.switch.forwarding import Forwarder
 from dataplane.switch.ports.log import PortLog
+from dataplane.switch.ports.polled import LoopQueues
 from dataplane.switch.ports.states import PortCounters
 from dataplane.switch.runtime_api.control import RuntimeControl
 from dataplane.switch.switch import Switch
@@ -43,6 +46,11 @@ class SwitchDriver(Protocol):
     @property
     def control(self) -> RuntimeControl:
         """The switch as the control plane's services see it."""
+        ...
+
+    @property
+    def polled(self) -> PolledQueues:
+        """The queues of its devices, for the node's manager."""
         ...
 
     def commit(self, program: Program) -> None:
@@ -97,6 +105,7 @@ class NativeDriver:
             tracer=self._tracer,
         )
         stack.callback(self.control.close)
+        self.polled: PolledQueues = WorkerQueues(self.control)
         self._events = _watch(stack, self.control)
         longest_ns = max((port.settings.delay_ns + port.settings.jitter_ns for port in settings.ports), default=0)
         self._cables_s = min(longest_ns / NS_PER_S, LONGEST_LEAVE_S)
@@ -163,6 +172,7 @@ class InterpreterDriver:
             devices=ports,
         )
         self._ports = ports
+        self.polled: PolledQueues = LoopQueues(ports)
         self._forwarder = Forwarder(self.control, ports, clock, seed=settings.seed)
         self._numbers = {port.fileno(): number for number, port in ports.items()}
         # The kernel reports changes of devices; for other attachments only their use shows them.

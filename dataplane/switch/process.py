@@ -17,6 +17,7 @@ from pathlib import Path
 
 from dataplane.clock import MonotonicClock
 from dataplane.errors import MillraceError, ProgramError, SwitchError, in_one_line
+from dataplane.nic.managed.reporter import QueueReporter
 from dataplane.program.loader import load_program
 from dataplane.program.model import Program
 from dataplane.switch.arguments import SwitchSettings, parse_arguments
@@ -85,6 +86,8 @@ def run(settings: SwitchSettings) -> None:
                 _notice_program(core, settings)
         driver.start(waiter)
         _serve_runtime_api(stack, driver.control, settings)
+        if any(is_device(port.device) for port in settings.ports):
+            stack.enter_context(QueueReporter(f"switch {settings.device_id}", driver.polled))
         # Once the ready file exists, so do the statistics.
         loop.start_stats()
         stack.enter_context(_ready(driver.control, settings))

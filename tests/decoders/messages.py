@@ -38,6 +38,7 @@ from dataplane.balance import messages as balance
 from dataplane.clock import VirtualClock
 from dataplane.errors import AllReduceError, FabricError
 from dataplane.fabric.live.values import FabricCounters
+from dataplane.nic.managed import messages as managed
 from dataplane.rpc.errors import MessageError
 from dataplane.rpc.messages import parse, parse_request
 from dataplane.switch.p4runtime import bytestrings
@@ -92,11 +93,47 @@ def _of_a_unit(message: balance.Hello | balance.Welcome | balance.Order | balanc
     )
 
 
+_QUEUE = managed.QueueState(
+    device="eth0",
+    index=2,
+    queue=0,
+    kind="xdp",
+    thread=77,
+    mode="hybrid",
+    modes=("waiting", "hybrid"),
+    received=5,
+    polls=9,
+)
+_OF_POLLERS = (
+    managed.Hello("switch 5"),
+    managed.Report((_QUEUE,), 1),
+    managed.Outcome(3, (_QUEUE,)),
+    managed.Claim(4, "eth0", 2, "resnet"),
+)
+_OF_MANAGERS = (
+    managed.Welcome("h1", 1.0, True),
+    managed.Order(3, "eth0", None, "polling"),
+    managed.Grant(4, "xdp", (0, 1)),
+)
 _OFFER = balance.Hello("u0", ("bf16", "fp32"), "fp32", 1, 4, 2)
 _STATE = balance.State(number=3, precision="bf16", concurrency=2, now_ns=9, moving_ns=4, computing_ns=7)
 
 
 MESSAGES = (
+    Decoder(
+        "dataplane.nic.managed.messages.decode_from_process",
+        managed.decode_from_process,
+        tuple(map(managed.encode, _OF_POLLERS)),
+        refuses=(ValueError,),
+        write=managed.encode,
+    ),
+    Decoder(
+        "dataplane.nic.managed.messages.decode_from_manager",
+        managed.decode_from_manager,
+        tuple(map(managed.encode, _OF_MANAGERS)),
+        refuses=(ValueError,),
+        write=managed.encode,
+    ),
     *(_of_a_unit(message) for message in (_OFFER, balance.Welcome(60.0), balance.Order(1, "int8", 3), _STATE)),
     Decoder(
         "dataplane.allreduce.jobs.codec.upward_of",

@@ -42,6 +42,7 @@ MEMORY = TierSettings(name="t", kind=TierKind.DRAM, capacity_bytes=1 << 20)
 ROWS = {
     "collectors/ingest/report_sources.py": "collector, reports (UDP)",
     "controller/balance/levers/running_program.py": "programs of balanced units (UNIX)",
+    "controller/workloads/nodes/nic/server.py": "node's manager, polled queues (UNIX)",
     "controller/common/http_server.py": "API server (HTTP)",
     "controller/acceleration/running/channels.py": "worker of `millrace accel`",
     "controller/probing/kernels/transfers/network.py": "probes: warm server (UNIX), transfers (TCP)",

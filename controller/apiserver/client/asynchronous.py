@@ -23,6 +23,7 @@ from controller.apiserver.registry.placements import BindingRequest, NewDecision
 from controller.apiserver.registry.pools.shares import UnitShares
 from controller.apiserver.resources import UnitPool
 from controller.apiserver.resources.base import R
+from controller.apiserver.resources.nic import NicModeAnswer, NicModeRequest
 from controller.apiserver.resources.unit_pool import HolderStatus, UnitHolding
 from controller.apiserver.server.answers import CodeRequest, HealthAnswer, NewCode, ResourceList, TokenList
 from controller.apiserver.sessions.frames import Frame
@@ -31,7 +32,7 @@ from controller.apiserver.sessions.values import (
     AnswererKind,
     ExecAnswer,
     ExecRequest,
-    PodSessionRequest,
+    NodeSessionRequest,
     TaskSessionRequest,
 )
 from controller.apiserver.tokens import NewToken, TokenRequest, TokenShown
@@ -172,16 +173,16 @@ class ApiClient:
         """Write a command's input as it arrives; raise GoneError once the command has ended."""
         await sessions.send_frames(self.place, self._http, f"/v1/execs/{number}/input", frames)
 
-    def node_sessions(self, node: str) -> AsyncGenerator[PodSessionRequest, None]:
+    def node_sessions(self, node: str) -> AsyncGenerator[NodeSessionRequest, None]:
         """Yield the sessions for a node to answer, reconnecting as needed."""
-        return self._session_requests(Answerer(AnswererKind.NODE, node), PodSessionRequest)
+        return self._session_requests(Answerer(AnswererKind.NODE, node), sessions.node_request_of)
 
     def centre_sessions(self, centre: str) -> AsyncGenerator[TaskSessionRequest, None]:
         """Yield the sessions for a centre to answer, reconnecting as needed."""
-        return self._session_requests(Answerer(AnswererKind.CENTRE, centre), TaskSessionRequest)
+        return self._session_requests(Answerer(AnswererKind.CENTRE, centre), sessions.task_request_of)
 
     async def _session_requests(
-        self, answerer: Answerer, kind: type[sessions.Requested]
+        self, answerer: Answerer, read: Callable[[str], sessions.Requested | None]
     ) -> AsyncGenerator[sessions.Requested, None]:
         backoff, call = self.backoff(), Call("GET", sessions.path_of(answerer))
         while True:
@@ -189,7 +190,7 @@ class ApiClient:
                 async with aclosing(self.lines(call)) as lines:
                     async for line in lines:
                         backoff.reset()
-                        request = sessions.request_of(line, kind)
+                        request = read(line)
                         if request is not None:
                             yield request
                 # A stream that ends without an error is reopened after a wait, like one that fails.
@@ -202,6 +203,10 @@ class ApiClient:
         """Write a node's or centre's answer up to its last frame; raise ApiError if the requester has gone."""
         path = f"{sessions.path_of(answerer)}/{calls.segment(number)}/output"
         await sessions.send_frames(self.place, self._http, path, frames)
+
+    async def set_nic_mode(self, node: str, request: NicModeRequest) -> NicModeAnswer:
+        """Change the mode of a polled queue on a node; return what is in force."""
+        return await self.ask(sessions.nic_mode_call(node, request), NicModeAnswer)
 
     def session_input(self, node: str, number: str) -> AsyncGenerator[Frame, None]:
         """Yield a command's input; it ends, with or without an error frame, once nobody needs the command any more."""

@@ -13,8 +13,16 @@ import msgspec
 from controller.apiserver.client import calls
 from controller.apiserver.client.calls import Call
 from controller.apiserver.client.place import Place
+from controller.apiserver.resources.nic import NicModeRequest
 from controller.apiserver.sessions.frames import KEEP_ALIVE, MEDIA_TYPE, Frame, FrameDecoder
-from controller.apiserver.sessions.values import Answerer, SessionRequest
+from controller.apiserver.sessions.values import (
+    Answerer,
+    NicSessionRequest,
+    NodeSessionRequest,
+    PodSessionRequest,
+    SessionRequest,
+    TaskSessionRequest,
+)
 
 Requested = TypeVar("Requested", bound=SessionRequest)
 
@@ -57,9 +65,23 @@ def path_of(answerer: Answerer) -> str:
     return f"/v1/{answerer.kind.value}s/{calls.segment(answerer.name)}/sessions"
 
 
-def request_of(line: str, kind: type[Requested]) -> Requested | None:
-    """Return the request in a line for a node or centre; None for a line without one."""
-    return msgspec.json.decode(line, type=kind) if line.strip() else None
+def node_request_of(line: str) -> NodeSessionRequest | None:
+    """Return the request in a line for a node; None for a line without one."""
+    if not line.strip():
+        return None
+    if "nic" in msgspec.json.decode(line, type=dict[str, msgspec.Raw]):
+        return msgspec.json.decode(line, type=NicSessionRequest)
+    return msgspec.json.decode(line, type=PodSessionRequest)
+
+
+def task_request_of(line: str) -> TaskSessionRequest | None:
+    """Return the request in a line for a centre; None for a line without one."""
+    return msgspec.json.decode(line, type=TaskSessionRequest) if line.strip() else None
+
+
+def nic_mode_call(node: str, request: NicModeRequest) -> Call:
+    """Return the request for another mode of a polled queue."""
+    return calls.writing("POST", f"/v1/nodes/{calls.segment(node)}/nic-modes", request)
 
 
 async def frames_in(place: Place, http: httpx.AsyncClient, call: Call) -> AsyncGenerator[Frame, None]:

@@ -22,6 +22,7 @@ from controller.apiserver.registry.placements import BindingRequest, NewDecision
 from controller.apiserver.registry.pools.shares import UnitShares
 from controller.apiserver.resources import UnitPool
 from controller.apiserver.resources.base import R
+from controller.apiserver.resources.nic import NicModeAnswer, NicModeRequest
 from controller.apiserver.resources.unit_pool import HolderStatus, UnitHolding
 from controller.apiserver.server.answers import CodeRequest, HealthAnswer, NewCode, ResourceList, TokenList
 from controller.apiserver.sessions.frames import Frame
@@ -155,6 +156,10 @@ class SyncApiClient:
     def write_input(self, number: str, frames: Iterator[Frame]) -> None:
         """Write a command's input, with keep-alives; raise GoneError once the command has ended."""
         sessions.sync_send_frames(self.place, self._http, f"/v1/execs/{number}/input", frames)
+
+    def set_nic_mode(self, node: str, request: NicModeRequest) -> NicModeAnswer:
+        """Change the mode of a polled queue on a node; return what is in force."""
+        return self.ask(sessions.nic_mode_call(node, request), NicModeAnswer)
 
     def ask(self, call: Call, schema: type[T]) -> T:
         """Return the decoded answer to a request."""

@@ -10,6 +10,7 @@ from msgspec import Meta
 from controller.apiserver.resources.base import Count, Line, Lines, Name, Resource, Seconds, TimeNs
 from controller.apiserver.resources.hardware import DeviceNumber, DeviceShares, Hardware, Load, shares_of
 from controller.apiserver.resources.kind import Kind, Own, Rights, Verb, check_no_holders
+from controller.apiserver.resources.nic import MOST_QUEUES, PolledQueue, polled_in_words
 from controller.apiserver.resources.reported import ReportedStrategy
 from controller.cluster.hardware import values
 from controller.common.errors import StaleError
@@ -73,6 +74,8 @@ class NodeStatus(Strict, frozen=True):
     images: Annotated[tuple[Image, ...], Meta(max_length=1024)] = ()
     link: HostLink | None = None
     """Its host's link into the network, if the device is known."""
+    nic_queues: Annotated[tuple[PolledQueue, ...], Meta(max_length=MOST_QUEUES)] = ()
+    """Queues of network devices that processes of its machine poll."""
     notes: Lines = ()
     """Hardware that was not found and counters that cannot be read, and why."""
 
@@ -158,6 +161,7 @@ NODE = Kind(
         "cores": lambda node: None if node.hardware is None else node.hardware.cpu_milli / 1000,
         "devices": lambda node: None if node.hardware is None else len(node.hardware.devices),
         "pods": lambda node: len(node.shares),
+        "polled queues": lambda node: polled_in_words(node.status.nic_queues),
     },
     rights=Rights(
         own={Role.NODE: Own("name", frozenset({Verb.READ, Verb.CREATE, Verb.STATUS}))},

@@ -16,6 +16,7 @@ from litestar import Request, Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 from litestar.response import Stream as StreamedResponse
 
+from controller.apiserver.resources.nic import NicModeAnswer, NicModeRequest
 from controller.apiserver.server.callers import Caller, caller_of
 from controller.apiserver.server.gate import AUDITED, PATIENCE_S, WHAT
 from controller.apiserver.server.handlers import NDJSON
@@ -111,7 +112,7 @@ def _of_nodes(sessions: SessionService) -> list[Any]:
         summary="Sessions that a node must answer.",
         **common,
     )
-    async def watch(request: _Asked, name: _Name) -> Response[PodSessionRequest]:
+    async def watch(request: _Asked, name: _Name) -> Response[PodSessionRequest]:  # or NicSessionRequest
         return await _requests(request, sessions, Answerer(AnswererKind.NODE, name))
 
     @post(
@@ -124,6 +125,16 @@ def _of_nodes(sessions: SessionService) -> list[Any]:
     async def answer(request: _Asked, name: _Name, number: _Name) -> None:
         await _take(request, sessions, Answerer(AnswererKind.NODE, name), number)
 
+    @post(
+        "/v1/nodes/{name:str}/nic-modes",
+        operation_id="setNicMode",
+        summary="Change the mode of a polled queue; the answer is what is in force.",
+        **common,
+    )
+    async def set_nic_mode(request: _Asked, name: _Name, data: JSONBody[NicModeRequest]) -> NicModeAnswer:
+        _note(request, f"polled queue {data.where} of Node {name}: {data.mode.value}")
+        return await sessions.set_nic_mode(request.user, name, data)
+
     @get(
         "/v1/nodes/{name:str}/sessions/{number:str}/input",
         operation_id="readInput",
@@ -134,7 +145,7 @@ def _of_nodes(sessions: SessionService) -> list[Any]:
         frames = await sessions.input_of(request.user, name, number)
         return _streamed(request, sessions, _encoded(request, frames), MEDIA_TYPE)
 
-    return [watch, answer, read_input]
+    return [watch, answer, set_nic_mode, read_input]
 
 
 def _of_centres(sessions: SessionService) -> list[Any]:

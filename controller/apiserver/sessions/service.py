@@ -1,4 +1,4 @@
-"""Logs and commands for principals: checks rights, finds who answers, relays frames between the two sides.
+"""Logs, commands, orders to nodes: checks rights, finds who answers, relays frames between the two sides.
 
 The node of a pod answers for it, the centre of a task for that.
 """
@@ -6,12 +6,15 @@ The node of a pod answers for it, the centre of a task for that.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any, Final
+
+import msgspec
 
 from controller.apiserver import access
 from controller.apiserver.resources import Kind, Pod, Task
 from controller.apiserver.resources.centre import CENTRE
+from controller.apiserver.resources.nic import NicModeAnswer, NicModeRequest
 from controller.apiserver.resources.node import NODE
 from controller.apiserver.resources.pod import POD
 from controller.apiserver.resources.task import TASK
@@ -22,6 +25,7 @@ from controller.apiserver.sessions.values import (
     Answerer,
     AnswererKind,
     ExecRequest,
+    NicSessionRequest,
     PodSessionRequest,
     SessionKind,
     SessionRequest,
@@ -35,6 +39,7 @@ from dataplane.rpc.access.values import LOCAL
 _OUTPUT: Final = (Stream.STDOUT, Stream.STDERR, Stream.EXIT, Stream.ERROR)
 _INPUT: Final = (Stream.STDIN, Stream.RESIZE, Stream.END_OF_INPUT)
 _NO_NUMBER: Final = "0" * 16
+_MOST_ANSWER_BYTES: Final = 1 << 20
 _ANSWERERS: Final[dict[AnswererKind, Kind[Any]]] = {AnswererKind.NODE: NODE, AnswererKind.CENTRE: CENTRE}
 
 
@@ -85,6 +90,29 @@ class SessionService:
             stdin=asked.stdin,
         )
         return self.board.open(request, _node_of(resource), principal)
+
+    async def set_nic_mode(self, principal: Principal, node: str, asked: NicModeRequest) -> NicModeAnswer:
+        """Have a node change the mode of a polled queue; return what is in force there."""
+        access.check_nic(principal)
+        resource = (await self._service.get(principal, NODE, node))[0]
+        if not any(
+            asked.device == each.device and asked.queue in {None, each.queue} for each in resource.status.nic_queues
+        ):
+            raise NotFoundError(f"Node {node} reports no polled queue {asked.where}")
+        request = NicSessionRequest(number=_NO_NUMBER, uid=resource.metadata.uid, epoch=0, nic=asked)
+        session = self.board.open(request, Answerer(AnswererKind.NODE, node), principal)
+        answer = b""
+        async with aclosing(await self.output(session)) as frames:
+            async for frame in frames:
+                if frame.stream is Stream.ERROR:
+                    raise StaleError(error_of(frame))
+                answer += frame.payload if frame.stream is Stream.STDOUT else b""
+                if len(answer) > _MOST_ANSWER_BYTES:
+                    raise InvalidError(f"node {node} answers with more than {_MOST_ANSWER_BYTES} bytes")
+        try:
+            return msgspec.json.decode(answer, type=NicModeAnswer)
+        except msgspec.DecodeError as error:
+            raise InvalidError(f"node {node} gives no valid answer: {error}") from None
 
     def session_of(self, principal: Principal, number: str) -> Session:
         """Return a command that this principal started; raise NotFoundError for others' as well."""
@@ -212,6 +240,10 @@ class SessionService:
                 problem = f"Pod {request.pod} is no longer on {answerer}"
                 pod = (await self._service.get(LOCAL, POD, request.pod))[0]
                 current = (pod.metadata.uid, pod.status.node, pod.status.epoch)
+            elif isinstance(request, NicSessionRequest):
+                problem = f"Node {answerer.name} is another one by now"
+                node = (await self._service.get(LOCAL, NODE, answerer.name))[0]
+                current = (node.metadata.uid, answerer.name, 0)
             elif isinstance(request, TaskSessionRequest):
                 problem = f"Task {request.task} has left {answerer}, or was dispatched again"
                 task = (await self._service.get(LOCAL, TASK, request.task))[0]

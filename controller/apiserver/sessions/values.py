@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from msgspec import Meta
 
 from controller.apiserver.resources.base import Count, Line, Name, Text
+from controller.apiserver.resources.nic import NicModeRequest
 from dataplane.config import Strict
 from dataplane.rpc.access import Role
 
@@ -90,6 +91,20 @@ class PodSessionRequest(SessionRequest, frozen=True, kw_only=True):
     def subject(self) -> str:
         """Return the pod, for messages."""
         return f"pod {self.pod}"
+
+
+class NicSessionRequest(SessionRequest, frozen=True, kw_only=True):
+    """Request to a node, by its own `uid`: another mode of a polled queue."""
+
+    nic: NicModeRequest
+
+    @property
+    def subject(self) -> str:
+        """Return the queue, for messages."""
+        return f"polled queue {self.nic.where}"
+
+
+NodeSessionRequest: TypeAlias = PodSessionRequest | NicSessionRequest
 
 
 class TaskSessionRequest(SessionRequest, frozen=True, kw_only=True):

@@ -153,7 +153,11 @@ COMMANDS: Final = {
         ),
     ),
     "Use the devices": (
-        Row("nic", "controller.apps.cli.network.nic:nic", "Inspect a network device and the packets that it receives."),
+        Row(
+            "nic",
+            "controller.apps.cli.network.nic:nic",
+            "Inspect network devices; show and set how nodes poll their queues.",
+        ),
     ),
 }
 """Commands by reader, as docs/index.md has the pages."""

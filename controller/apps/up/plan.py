@@ -347,6 +347,7 @@ class _Maker:
             labels=section.labels,
             devices=section.devices,
             mps=section.mps,
+            nic=section.nic,
             network_namespace=str(self._namespaces / name) if in_kernel else None,
             report_s=section.report_s,
             restart=section.restart,

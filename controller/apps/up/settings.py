@@ -41,7 +41,14 @@ from controller.scheduling.tasks.settings import TaskSettings
 from controller.workloads.centres.settings import LocalSettings, SqlSettings, TrialSettings, UnitSettings
 from controller.workloads.centres.settings import MetricsSettings as CentreMetrics
 from controller.workloads.nodes.runtimes.settings import RuntimeSettings
-from controller.workloads.nodes.settings import IdleSection, ImagesSection, LimitsSection, MpsSection, RestartSection
+from controller.workloads.nodes.settings import (
+    IdleSection,
+    ImagesSection,
+    LimitsSection,
+    MpsSection,
+    NicSection,
+    RestartSection,
+)
 from controller.workloads.placement.settings import FlappingSettings, RetrySettings, SilenceSettings
 from controller.workloads.placement.settings import MetricsSettings as PlacementMetrics
 from dataplane.config import Settings, Strict
@@ -249,6 +256,8 @@ class NodeSection(Settings, frozen=True):
     """Devices for a container that holds a share of one, by device number: paths in /dev, or CDI names."""
     mps: MpsSection | None = None
     """Enforcement of shares of NVIDIA's devices; default: they are only admitted."""
+    nic: NicSection | None = NicSection()
+    """Polled queues of network devices: who may claim which; null: the node neither knows nor grants any."""
     report_s: PositiveS = 5.0
     """Time between two reports; short enough for link measurements to count as fresh."""
     restart: RestartSection = RestartSection()

@@ -15,6 +15,7 @@ from controller.workloads.nodes.deciding.values import IdleTerms, Terms
 from controller.workloads.nodes.runtimes.settings import RuntimeSettings
 from dataplane.clock import NS_PER_S
 from dataplane.config import Settings, Strict
+from dataplane.nic.managed.messages import GrantKind, QueueNumber
 
 PositiveS = Annotated[float, Meta(gt=0, le=1e6)]
 Bytes = Annotated[int, Meta(ge=1, le=1 << 60)]
@@ -118,6 +119,37 @@ class MpsSection(Strict, frozen=True):
     """Folder of CDI files that the runtime reads."""
 
 
+class QueueGrant(Strict, frozen=True):
+    """Queues of a network device that processes of this machine may claim, one holder each."""
+
+    device: Annotated[str, Meta(min_length=1, max_length=127)]
+    """A device of the node's network namespace."""
+    queues: Annotated[tuple[QueueNumber, ...], Meta(min_length=1, max_length=256)] = (0,)
+    """Numbers of the queues; a claim of rings gets one of them, of AF_XDP all."""
+    kind: GrantKind = "packet_v2"
+    """Transport: packet_v2 or packet_v3 (rings beside the kernel's stack), or xdp, which takes all of the device's
+    frames from the kernel."""
+    users: tuple[str | Annotated[int, Meta(ge=0, le=(1 << 32) - 2)], ...] = ()
+    """Names or numbers of users who may claim them; none: this manager's user and root."""
+    jobs: tuple[Annotated[str, Meta(min_length=1, max_length=100)], ...] = ()
+    """In-network jobs for which they may be claimed; none: any, or none at all."""
+
+
+class NicSection(Settings, frozen=True):
+    """Polled queues of network devices: where processes report and claim them."""
+
+    socket: str | None = None
+    """UNIX socket; null: nic-NODE.sock in the user's own folder of sockets, which no other user can enter."""
+    grants: tuple[QueueGrant, ...] = ()
+    """Queues that may be claimed."""
+    period_s: Annotated[float, Meta(ge=0.05, le=60)] = 1.0
+    """Time between two reports of a process."""
+    most_processes: Annotated[int, Meta(ge=1, le=4096)] = 256
+    """Most processes that may be connected."""
+    most_of_user: Annotated[int, Meta(ge=1, le=4096)] = 16
+    """Most of them of a user other than this manager's and root."""
+
+
 class NodeSettings(Settings, frozen=True):
     """Settings of `millrace node serve`."""
 
@@ -147,6 +179,8 @@ class NodeSettings(Settings, frozen=True):
     """The host's network device in there, whose counters are reported; null: the only one, if there is just one."""
     link_rate_bps: Annotated[int, Meta(ge=1)] | None = None
     """Rate of the host's link; null: the topology's, else the device's."""
+    nic: NicSection | None = NicSection()
+    """Polled queues of network devices; null: the node neither knows nor grants any."""
     report_s: PositiveS | None = None
     """Time between two reports; null: a quarter of the lease."""
     look_s: PositiveS = 10.0

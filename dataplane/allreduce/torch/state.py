@@ -23,6 +23,7 @@ from typing import Final, Self
 import torch
 import torch.distributed as dist
 
+from dataplane.allreduce.engine import TransportName
 from dataplane.allreduce.errors import RemovedError, SaturatedError
 from dataplane.allreduce.job_engine import JobEngine
 from dataplane.allreduce.membership import Membership
@@ -117,12 +118,14 @@ class MillraceState:
         patience_s: float = 300.0,
         deadline_s: float = 600.0,
         agreement_s: float = 60.0,
+        transport: TransportName = "auto",
     ) -> Self:
         """Meet the workers of a job at the service's `address`; a refused worker uses the ring, and logs why.
 
         `host` is this machine's name in the topology, `workers` the number that form the job. The others are waited for
         up to `join_s`; a worker may be slow, as with a checkpoint, for `patience_s` before the switch is given up: the
-        service notices dead workers and switches much sooner. See Membership.join for the rest. Raises AllReduceError
+        service notices dead workers and switches much sooner. `transport` is "auto" for queues that this node's manager
+        grants, else UDP sockets, or "udp", "rings" or "xdp". See Membership.join for the rest. Raises AllReduceError
         if the job is refused and there is no process group for a ring either.
         """
         make = partial(cls, process_group=process_group, deadline_s=deadline_s, agreement_s=agreement_s)
@@ -139,6 +142,7 @@ class MillraceState:
                 local_address=local_address,
                 patience_s=patience_s,
                 make=JobEngine,
+                transport=transport,
             )
         except AllReduceError as error:
             if process_group is None and not dist.is_initialized():

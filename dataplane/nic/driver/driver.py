@@ -18,6 +18,7 @@ from dataplane.nic.driver.driver_state import LEAST_BATCH, MOST_BATCH, Counts, D
 from dataplane.nic.driver.kernels.driving import drive, read_counts, turn
 from dataplane.nic.driver.kernels.polling import begin_pacing, pace
 from dataplane.nic.flows.structures import Classifier
+from dataplane.nic.modes import Mode
 from dataplane.nic.nic_settings import NicSettings
 from dataplane.nic.ports.queue import PortQueue
 from dataplane.nic.statistics import ThreadStatistics
@@ -103,6 +104,17 @@ class DriverThread:
     def native_id(self) -> int | None:
         """Return the thread's kernel id (gettid(2)), None without a thread."""
         return None if self._thread is None else self._thread.native_id
+
+    @property
+    def mode(self) -> Mode:
+        """Return what the thread does while its queues are empty."""
+        return Mode(self.state.pacer[0].mode)
+
+    def set_mode(self, mode: Mode) -> None:
+        """Change the mode from the next turn on; frames stay in their rings meanwhile. Only before `stop`."""
+        self.state.pacer[0].mode = mode
+        # One that sleeps until an interrupt would learn of it with the next frame only.
+        os.eventfd_write(self._stages.manager.bell.fd, 1)
 
     def step(self, now_ns: int) -> int:
         """Run one turn at a given time; return how many frames came or went. Only without a running thread."""

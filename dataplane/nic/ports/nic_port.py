@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import select
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -91,6 +92,7 @@ class NicPort:
             channel.queue.device = pointer_to(bytearray(request_for(name)))
             channel.queue.device_fd = device.fileno() if device is not None else -1
         self._closed = False
+        self._counting = threading.RLock()  # a signal handler may close it in the middle of a reading
         self._addresses = (ctypes.c_uint64 * BURST_FRAMES)()
         self._lengths = (ctypes.c_uint32 * BURST_FRAMES)()
         self._poll: select.epoll | None = None
@@ -193,8 +195,9 @@ class NicPort:
 
     def read_counters(self) -> PortReading:
         """Return the counters of all queues together; at any time, from any thread, also once closed."""
-        if not self._closed:
-            for channel in self._channels:
+        # Each reading resets the kernel's count of drops, so only one runs at a time.
+        with self._counting:
+            for channel in () if self._closed else self._channels:
                 channel.read_drops()
         total = functools.partial(_total, self.queues)
         drops = Counter[str]()
@@ -212,9 +215,10 @@ class NicPort:
 
     def close(self) -> None:
         """Release the device; a second call does nothing."""
-        if self._closed:
-            return
-        self._closed = True
+        with self._counting:
+            if self._closed:
+                return
+            self._closed = True
         if self._poll is not None:
             self._poll.close()
         for channel in self._channels:

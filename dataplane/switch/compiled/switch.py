@@ -20,9 +20,9 @@ from dataplane.clock import MonotonicClock
 from dataplane.errors import SwitchError
 from dataplane.native import kernel_library, pointer_to
 from dataplane.native.doorbell import Bell, ring
-from dataplane.nic import NicPort
+from dataplane.nic import Mode, NicPort
 from dataplane.program.model import Program
-from dataplane.switch.compiled.activity import Activity, Forwarding
+from dataplane.switch.compiled.activity import Activity, Forwarding, mode_of
 from dataplane.switch.compiled.cpu_port import CpuPort
 from dataplane.switch.compiled.frame_tap import FrameTap
 from dataplane.switch.compiled.hellos import NativeHellos
@@ -268,6 +268,19 @@ class NativeSwitch:
         with self._threads.paused():
             yield
 
+    def set_mode(self, mode: Mode, worker: int | None = None) -> None:
+        """Change what a worker, or each of them, does while nothing is due; frames stay in their rings meanwhile.
+
+        Raises SwitchError if there is no such worker.
+        """
+        if worker is not None and not 0 <= worker < len(self._workers):
+            raise SwitchError(f"switch {self.device_id} has {len(self._workers)} workers, so none of number {worker}")
+        spin_ns = self._forwarding.spin_ns(mode)
+        # Held, as a worker that returns from a sleep writes how long it will spin.
+        with self._threads.paused():
+            for each in self._workers if worker is None else (self._workers[worker],):
+                each.spin_ns = each.spin_now_ns = spin_ns
+
     def now_ns(self) -> int:
         """Return nanoseconds on the machine's monotonic clock, which the workers read."""
         return self._clock.now_ns()
@@ -381,7 +394,17 @@ class NativeSwitch:
     @property
     def activity(self) -> tuple[Activity, ...]:
         """Each worker's activity since the start."""
-        return tuple(Activity(worker.turns, worker.sleeps) for worker in self._workers)
+        return tuple(Activity(worker.turns, worker.idle_turns, worker.sleeps) for worker in self._workers)
+
+    @property
+    def modes(self) -> tuple[Mode, ...]:
+        """Behaviour of each worker while nothing is due."""
+        return tuple(mode_of(worker.spin_ns) for worker in self._workers)
+
+    @property
+    def thread_ids(self) -> tuple[int, ...]:
+        """The kernel's number of each worker's thread (gettid(2)), 0 before the start."""
+        return self._threads.native_ids
 
     @property
     def packets_in_use(self) -> int:

@@ -41,6 +41,11 @@ class WorkerThreads:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def native_ids(self) -> tuple[int, ...]:
+        """The kernel's number of each thread (gettid(2)), 0 before the start."""
+        return tuple(thread.native_id or 0 for thread in self._threads)
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Hold every worker outside of `run`; the same thread may nest it."""

@@ -19,7 +19,13 @@ from controller.apiserver.resources.node import NodeSpec
 from controller.apiserver.resources.pod import Container, PodSpec
 from controller.apiserver.resources.task import Program, ProgramKind, TaskSpec
 from controller.apiserver.sessions.frames import Frame
-from controller.apiserver.sessions.values import Answerer, AnswererKind, PodSessionRequest, TaskSessionRequest
+from controller.apiserver.sessions.values import (
+    Answerer,
+    AnswererKind,
+    NodeSessionRequest,
+    PodSessionRequest,
+    TaskSessionRequest,
+)
 
 H1 = Answerer(AnswererKind.NODE, "h1")
 Answer = Callable[[Requested], AsyncIterator[Frame]]
@@ -57,7 +63,14 @@ def answering(
     client: ApiClient, node: str, answer: Answer[PodSessionRequest]
 ) -> AbstractAsyncContextManager[list[BaseException]]:
     """Answer a node's session requests until the context ends; yield the errors of failed answers."""
-    return _answering(client, Answerer(AnswererKind.NODE, node), client.node_sessions(node), answer)
+    return _answering(client, Answerer(AnswererKind.NODE, node), _of_pods(client.node_sessions(node)), answer)
+
+
+async def _of_pods(requests: AsyncGenerator[NodeSessionRequest, None]) -> AsyncGenerator[PodSessionRequest, None]:
+    async with aclosing(requests):
+        async for request in requests:
+            assert isinstance(request, PodSessionRequest)
+            yield request
 
 
 def answering_tasks(

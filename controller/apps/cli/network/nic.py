@@ -1,4 +1,4 @@
-"""`millrace nic`: properties and received packets of a network device."""
+"""`millrace nic`: properties and received packets of a network device, and polled queues of nodes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from controller.apps.cli.cluster.nic_queues import list_queues, set_mode
 from controller.apps.cli.shared.amounts import in_seconds
 from controller.apps.cli.shared.output import Format, FormatOption, LineFormat, show_values
 from controller.common.console import plain_or_terminal
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
     from dataplane.nic import NicSettings, NicStatistics
     from dataplane.nic.devices.ethernet import EthernetDevice
 
-nic = typer.Typer(name="nic", help="Inspect a network device and the packets that it receives.", no_args_is_help=True)
+nic = typer.Typer(
+    name="nic", help="Inspect network devices; show and set how nodes poll their queues.", no_args_is_help=True
+)
+nic.command("list")(list_queues)
+nic.command("mode")(set_mode)
 
 Interface = Annotated[str, typer.Argument(metavar="IFACE", help="A device of this network namespace.")]
 INTERVAL_S = 1.0

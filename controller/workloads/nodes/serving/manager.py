@@ -26,6 +26,7 @@ from controller.common.errors import ApiError, ForbiddenError, NotFoundError, Un
 from controller.workloads.nodes.deciding.orders import Place
 from controller.workloads.nodes.lease import LeaseKeeper
 from controller.workloads.nodes.machine import Gauges, Machine, link_of
+from controller.workloads.nodes.nic.server import NicServer
 from controller.workloads.nodes.runtimes.base import Runtime
 from controller.workloads.nodes.runtimes.errors import ContainerError
 from controller.workloads.nodes.serving.disks import DiskWatch
@@ -81,8 +82,12 @@ class Manager:
         brought = Path(settings.state).absolute() / "images-brought.json"
         self._images = ImageCollector(runtime, brought, terms, now_ns)
         self._driver.on_pull = self._images.note_pulled
-        self._sessions = Sessions(client, runtime, settings.node, self._driver.containers_of)
         self._report_now, self._leased = asyncio.Event(), asyncio.Event()
+        self._nic: NicServer | None = None
+        if settings.nic is not None:
+            namespace, on_change = place.network_namespace, self._report_now.set
+            self._nic = NicServer(settings.node, settings.nic, namespace, on_change=on_change)
+        self._sessions = Sessions(client, runtime, settings.node, self._driver.containers_of, self._nic)
         self._following: asyncio.Task[None] | None = None
         self._disk_problem = ""
         self._api_problem = ""
@@ -130,6 +135,8 @@ class Manager:
             group.create_task(self._measure_for_ever())
             group.create_task(self._watch_disks())
             group.create_task(self._watch_lease())
+            if self._nic is not None:
+                group.create_task(self._nic.run())
             group.create_task(self._follow_when_leased())
 
     async def sign_off(self) -> None:
@@ -222,8 +229,13 @@ class Manager:
             devices=usage.figures.devices,
             images=usage.images,
             link=link_of(usage.figures.rates, time.monotonic_ns()),
-            notes=tuple(note[:1024] for note in (*self._machine.notes, *usage.notes, usage.problem) if note),
+            nic_queues=() if self._nic is None else self._nic.queues(),
+            notes=tuple(note[:1024] for note in self._notes() if note),
         )
+
+    def _notes(self) -> tuple[str, ...]:
+        of_nic = () if self._nic is None else self._nic.notes
+        return (*self._machine.notes, *self._usage.notes, self._usage.problem, *of_nic)
 
     def _away(self, problem: str) -> None:
         if problem != self._api_problem:

@@ -1,4 +1,4 @@
-"""The node's end of logs and execs of its pods."""
+"""The node's end of logs and execs of its pods, and of changes of polled queues' modes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from typing import Final
 
+import msgspec
+
 from controller.apiserver.agents.answering import Answering
 from controller.apiserver.client import ApiClient
 from controller.apiserver.sessions.frames import Frame, Stream, data_frames, exit_frame, resize_of
-from controller.apiserver.sessions.values import Answerer, AnswererKind, PodSessionRequest, SessionKind
+from controller.apiserver.sessions.values import (
+    Answerer,
+    AnswererKind,
+    NicSessionRequest,
+    NodeSessionRequest,
+    PodSessionRequest,
+    SessionKind,
+)
 from controller.common.errors import ControllerError
 from controller.workloads.nodes.deciding.values import Actual
 from controller.workloads.nodes.errors import NodeError
+from controller.workloads.nodes.nic.server import NicServer
 from controller.workloads.nodes.runtimes.base import STDERR, ExecSession, Output, Runtime, Terminal
 
 LOGGER: Final = logging.getLogger("millrace.node")
@@ -24,8 +34,14 @@ class Sessions:
     """Answers sessions of one node until cancelled."""
 
     def __init__(
-        self, client: ApiClient, runtime: Runtime, node: str, containers_of: Callable[[str], list[Actual]]
+        self,
+        client: ApiClient,
+        runtime: Runtime,
+        node: str,
+        containers_of: Callable[[str], list[Actual]],
+        nic: NicServer | None = None,
     ) -> None:
+        self._nic = nic
         self._client, self._runtime, self._node, self._containers_of = client, runtime, node, containers_of
         answerer = Answerer(AnswererKind.NODE, node)
         self._answering = Answering(client, answerer, lambda: client.node_sessions(node), self._frames_of, LOGGER)
@@ -34,8 +50,18 @@ class Sessions:
         """Answer until cancelled."""
         await self._answering.run()
 
-    def _frames_of(self, request: PodSessionRequest) -> AsyncGenerator[Frame, None]:
+    def _frames_of(self, request: NodeSessionRequest) -> AsyncGenerator[Frame, None]:
+        if isinstance(request, NicSessionRequest):
+            return self._set_mode(request)
         return self._log(request) if request.kind is SessionKind.LOGS else self._exec(request)
+
+    async def _set_mode(self, request: NicSessionRequest) -> AsyncGenerator[Frame, None]:
+        if self._nic is None:
+            raise NodeError(f"node {self._node} knows no polled queues: `nic` of its settings is off")
+        answer = await self._nic.set_mode(request.nic)
+        for frame in data_frames(Stream.STDOUT, msgspec.json.encode(answer)):
+            yield frame
+        yield exit_frame(0)
 
     def _container(self, request: PodSessionRequest, *, running: bool) -> Actual:
         """Return the requested container; raise NodeError if it does not exist."""

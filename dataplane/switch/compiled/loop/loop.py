@@ -64,14 +64,16 @@ def run_worker(worker: Worker) -> None:
         now_ns = monotonic_ns()
         if turn(worker, now_ns):
             idle_since = 0
-        elif idle_since == 0:
-            idle_since = now_ns
-        elif now_ns - idle_since < worker.spin_now_ns:
-            for _ in range(SPINS_PER_LOOK):
-                pause()
         else:
-            sleep(worker, now_ns)
-            idle_since = 0
+            worker.idle_turns += 1
+            if idle_since == 0:
+                idle_since = now_ns
+            elif now_ns - idle_since < worker.spin_now_ns:
+                for _ in range(SPINS_PER_LOOK):
+                    pause()
+            else:
+                sleep(worker, now_ns)
+                idle_since = 0
     rest(worker)
 
 

@@ -43,4 +43,5 @@ class Worker(Struct):
     hello_due_ns: u64  # time of the next hello work
     hello_look_ns: u64  # the longest sleep while hellos are expected, or 0
     turns: u64
+    idle_turns: u64  # those without work
     sleeps: u64

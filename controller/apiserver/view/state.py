@@ -317,7 +317,7 @@ def move_value(move: Decision) -> dict[str, Any]:
         "old": list(move.old_path),
         "new": list(move.new_path),
         "reason": move.reason,
-        "gain_ns": None if old is None or new is None or not old.alive else old.cost_ns - new.cost_ns,
+        "gain_ns": None if old is None or new is None or not old.usable else old.cost_ns - new.cost_ns,
     }
 
 

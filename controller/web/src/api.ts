@@ -60,20 +60,22 @@ export interface WhyAnswer {
   flow: Flow | string
   path: string[] | null
   words: string[]
+  /** The path that the flow is pinned to. */
+  pinned?: string[] | null
   alternatives: Alternative[]
   decision: { old: string[]; new: string[]; reason: string; at_ns: number; gain_ns: number | null } | null
 }
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
-async function request(method: Method, path: string, body?: unknown): Promise<Response> {
+async function request(method: Method, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Response> {
   let response: Response
   try {
     response = await fetch(path, {
       method,
       credentials: 'same-origin',
       cache: 'no-store',
-      headers: { accept: 'application/json', 'x-millrace': 'page', ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+      headers: { accept: 'application/json', 'x-millrace': 'page', ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
       body: body === undefined ? undefined : JSON.stringify(body)
     })
   } catch {
@@ -90,8 +92,8 @@ export async function get<T>(path: string): Promise<T> {
 }
 
 /** Changes something; a Problem says why not. Its effects come by the stream, as everybody's do. */
-export async function change<T = null>(method: Exclude<Method, 'GET'>, path: string, body?: unknown): Promise<T> {
-  const response = await request(method, path, body)
+export async function change<T = null>(method: Exclude<Method, 'GET'>, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
+  const response = await request(method, path, body, headers)
   const isJson = (response.headers.get('content-type') ?? '').includes('json')
   return (isJson ? await response.json() : null) as T
 }

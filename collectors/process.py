@@ -13,6 +13,7 @@ from collectors.collector import Collector
 from collectors.contests import ContestWatch
 from collectors.events.rules import RuleSettings
 from collectors.events.service import EventService
+from collectors.events.store import EventStore
 from collectors.feed.server import FeedServer, FeedSettings
 from collectors.history.settings import HistorySettings
 from collectors.ingest.receiver import ReceiverSettings, ReportReceiver
@@ -73,8 +74,11 @@ async def serve(
     `on_events` gets the service of the rules, which may be replaced while it runs.
     """
     collector = Collector(topology, clock, settings.collector)
-    events = EventService(collector, settings.events)
     with ExitStack() as undo:
+        store = None if settings.events.database is None else EventStore(settings.events.database)
+        if store is not None:
+            undo.callback(store.close)
+        events = EventService(collector, settings.events, store=store, wall_ns=wall_ns)
         receiver = ReportReceiver(collector, settings.receiver, clock)
         undo.callback(receiver.close)
         extras = _extras(settings, collector, events, receiver, topology, wall_ns, undo)
@@ -95,6 +99,8 @@ async def serve(
         await _work_until(stop, [*works, _then_wait(silence, stop)])
     finally:
         await feed.stop()
+        if store is not None:
+            store.close()
 
 
 async def _work_until(stop: asyncio.Event, works: Iterable[Coroutine[None, None, None]]) -> None:
@@ -149,6 +155,7 @@ def _extras(  # noqa: PLR0917 - what a collector has
 
         history = HistoryRecorder(collector, topology, settings.history, wall_ns, LOGGER.warning)
         events.subscribe(history.add_events)
+        events.subscribe_notes(history.add_note)
         collector.subscribe_drops(history.add_drops)
         extras.append(history)
         undo.callback(history.close)
@@ -166,9 +173,10 @@ def reload_of(events: EventService, say: Callable[[str], None]) -> Reload[Collec
     """Return the reload of a collector by SIGHUP: its rules. `say` gets one line with the outcome."""
 
     def replace(settings: CollectorProcessSettings) -> str:
-        rules = settings.events.rules
-        events.replace(rules)
-        return f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'} in force"
+        events.reload(settings.events.rules)
+        count, changed = len(events.rules), len(events.state.changes)
+        kept = f", {changed} of them changed since by users" if changed else ""
+        return f"{count} {'rule' if count == 1 else 'rules'} in force{kept}"
 
     return Reload(replace, "keeping the previous rules", keys=RELOADED, say=say)
 

@@ -476,10 +476,20 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class EventNote:
+    """Acknowledgement of an event: by whom, in which words, and when (ns since 1970)."""
+
+    by: str
+    text: str
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """A rule's verdict on one figure of one subject; `evidence` oldest first, the rule's own figure among it.
 
     `threshold` is what `value` crossed: the rule's limit, its clear limit, or a change point's level before the change.
+    `note` is None until somebody has acknowledged the event.
     """
 
     time_ns: int
@@ -490,3 +500,4 @@ class Event:
     threshold: float
     phase: Phase
     evidence: tuple[Evidence, ...] = ()
+    note: EventNote | None = None

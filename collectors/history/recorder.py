@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from collectors.counters import Count, Counters
@@ -42,6 +43,14 @@ class Observed(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What the event loop has gathered since the last rows."""
+
+    events: tuple[Event, ...]
+    notes: tuple[tuple[int, Event], ...]
+
+
 class HistoryRecorder:
     """Writes a collector's history; `run` until cancelled. Raises HistoryError if the folder cannot be used.
 
@@ -64,6 +73,7 @@ class HistoryRecorder:
         self._problem = ""
         self._tidy_problems: list[str] = []
         self._events: list[Event] = []
+        self._notes: list[tuple[int, Event]] = []
         self._drops = DropTally(settings.max_drops)
 
     def __str__(self) -> str:
@@ -73,13 +83,17 @@ class HistoryRecorder:
         """Take events, for the next rows; in the event loop."""
         self._events += events
 
+    def add_note(self, event: Event) -> None:
+        """Take an event whose note was given or withdrawn now, for the next rows; in the event loop."""
+        self._notes.append((self._wall_ns(), event))
+
     def add_drops(self, drops: Iterable[DropRecord]) -> None:
         """Take drops, for the next rows; from any thread."""
         self._drops.add(drops)
 
     def record(self) -> None:
         """Write rows of everything now, and wait for the disk; for callers that do not `run`. Raises HistoryError."""
-        if self._record(self._take_events()):
+        if self._record(self._take()):
             self._writer.complete(self._on_problem)
 
     async def run(self) -> None:
@@ -91,7 +105,7 @@ class HistoryRecorder:
         tidying = asyncio.ensure_future(self._tidy())
         try:
             while True:
-                writing = asyncio.ensure_future(asyncio.to_thread(self._record, self._take_events()))
+                writing = asyncio.ensure_future(asyncio.to_thread(self._record, self._take()))
                 if await self._has_finished(asyncio.shield(writing)) and tidying.done():
                     tidying = asyncio.ensure_future(self._tidy())
                 # Intervals that passed while the disk was slow are left out, not made up for.
@@ -105,27 +119,29 @@ class HistoryRecorder:
                 # Between two statements of a merge an interruption is lost.
                 self._halt.ask()
                 await asyncio.wait((tidying,), timeout=_ASK_AGAIN_S)
-            await self._has_finished(asyncio.to_thread(self._record_last, self._take_events()))
+            await self._has_finished(asyncio.to_thread(self._record_last, self._take()))
 
     def close(self) -> None:
         """Complete the files; for a recorder that never ran."""
         self._writer.close(self._on_problem)
 
-    def _take_events(self) -> tuple[Event, ...]:
-        events, self._events = tuple(self._events), []
-        return events
+    def _take(self) -> _Taken:
+        taken = _Taken(tuple(self._events), tuple(self._notes))
+        self._events, self._notes = [], []
+        return taken
 
-    def _record(self, events: tuple[Event, ...]) -> bool:
+    def _record(self, taken: _Taken) -> bool:
         """Write rows of everything now; return whether journals wait to be completed."""
         wall_ns, snapshot = self._wall_ns(), self._collector.snapshot()
         delays = self._collector.delays() if self._settings.sketches else {}
         counters = self._collector.status().counters
-        seen = Observation(wall_ns, snapshot, counters, events, self._drops.take(), delays)
+        drops = self._drops.take()
+        seen = Observation(wall_ns, snapshot, counters, taken.events, drops, delays, taken.notes)
         return self._writer.write(self._rows.batches(seen), seen.wall_ns)
 
-    def _record_last(self, events: tuple[Event, ...]) -> bool:
+    def _record_last(self, taken: _Taken) -> bool:
         try:
-            return self._record(events)
+            return self._record(taken)
         finally:
             self._writer.close(self._on_problem)
 

@@ -157,6 +157,8 @@ class Observation:
     events: tuple[Event, ...] = ()
     drops: Mapping[DropKind, int] = field(default_factory=dict)
     delays: Mapping[LinkKey, Sketch] = field(default_factory=dict)
+    notes: tuple[tuple[int, Event], ...] = ()
+    """Events whose note was given or withdrawn, with the UNIX time of that."""
 
 
 class RowMaker:
@@ -180,7 +182,10 @@ class RowMaker:
             schema.REPORTERS: [(*when, *row) for row in self._reporter_rows(seen.snapshot.reporters)],
             schema.CLOCKS: [(*when, *self._clock(clock)) for clock in seen.snapshot.clocks.values()],
             schema.DROPS: [(*when, *self._drop(kind, packets)) for kind, packets in seen.drops.items()],
-            schema.EVENTS: [_event(event, offset_ns) for event in seen.events],
+            schema.EVENTS: [
+                *(_event(event, offset_ns) for event in seen.events),
+                *(_note_row(wall_ns, event) for wall_ns, event in seen.notes),
+            ],
         }
         rows[schema.JOBS], rows[schema.JOB_CHILDREN] = (
             [(*when, *row) for row in part] for part in self._jobs.take(seen.snapshot.jobs)
@@ -261,7 +266,18 @@ def _event(event: Event, offset_ns: int) -> Row:
     ]
     when, kind = (event.time_ns + offset_ns) // _US_NS, _kind(event.subject)
     about = (kind, str(event.subject), event.figure, event.value, event.threshold, event.phase)
-    return (when, event.rule, *about, evidence)
+    return (when, event.rule, *about, evidence, *_note(event))
+
+
+def _note_row(wall_ns: int, event: Event) -> Row:
+    """Return the row of an acknowledgement, or of its withdrawal."""
+    about = (_kind(event.subject), str(event.subject), event.figure, event.value, event.threshold)
+    phase = "withdrawn" if event.note is None else "acknowledged"
+    return (wall_ns // _US_NS, event.rule, *about, phase, (), *_note(event))
+
+
+def _note(event: Event) -> tuple[str | None, str | None]:
+    return (None, None) if event.note is None else (event.note.by, event.note.text)
 
 
 def _kind(subject: Subject) -> str:

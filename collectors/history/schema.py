@@ -181,8 +181,10 @@ EVENTS: Final = Table(
         _key("figure", _TEXT, "the figure that the rule judges"),
         _key("value", _REAL, "value of the figure"),
         _key("threshold", _REAL, "limit that it crossed"),
-        _key("phase", _TEXT, "raised or cleared"),
+        _key("phase", _TEXT, "raised, acknowledged, withdrawn (an acknowledgement), or cleared"),
         _key("evidence", _EVIDENCE, "figures of the subject, oldest first"),
+        _key("note_by", _TEXT, "who acknowledged it, null if nobody has"),
+        _key("note", _TEXT, "in which words"),
     ),
     is_merged=False,
 )

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -23,11 +23,17 @@ _ASKED_S: Final = 1.0
 _RECENT: Final = 200
 
 
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Clients of what a view follows; no `routes`: the settings name no path server."""
+
+    feed: FeedClient
+    routes: RouteClient | None
+
+
 @asynccontextmanager
-async def followed(
-    view: NetworkView, settings: ViewSettings, now_ns: Callable[[], int]
-) -> AsyncIterator[RouteClient | None]:
-    """Keep a view current while the block runs; yield the path server's client. Raise FeedError, PathError."""
+async def followed(view: NetworkView, settings: ViewSettings, now_ns: Callable[[], int]) -> AsyncIterator[Clients]:
+    """Keep a view current while the block runs; yield the clients. Raise FeedError, PathError."""
     state = settings.network_state
     async with AsyncExitStack() as stack:
         feed = await stack.enter_async_context(
@@ -52,7 +58,7 @@ async def followed(
             tasks.append(group.create_task(_keep(view, "path server", partial(_moves, view, routes))))
             tasks.append(group.create_task(_ask(view, routes)))
         try:
-            yield routes
+            yield Clients(feed, routes)
         finally:
             for task in tasks:
                 task.cancel()

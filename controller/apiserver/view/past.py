@@ -16,6 +16,7 @@ import numpy as np
 
 from collectors.errors import HistoryError
 from collectors.history.query import query
+from collectors.values import EventNote
 from controller.apiserver.view import frames
 from controller.apiserver.view.frames import Frame
 from controller.apiserver.view.state import SHOWN_NS, LinkColumns, NetworkView, event_text
@@ -46,7 +47,7 @@ _NEXT: Final = """
     select epoch_us(min(time)) from links where time >= make_timestamptz({start}) and time < make_timestamptz({end})
 """
 _EVENTS: Final = """
-    select rule, kind, subject, figure, value, threshold, phase, epoch_us(time) from events
+    select rule, kind, subject, figure, value, threshold, phase, epoch_us(time), note_by, note from events
     where time >= make_timestamptz({start}) and time < make_timestamptz({end}) order by time
 """
 _SERIES: Final = """
@@ -204,9 +205,7 @@ class _Replay:
             view.take_move(self.moves[self._moved])
             self._moved += 1
         while self._raised < len(self.events) and 1000 * self.events[self._raised][7] <= at_ns:
-            rule, kind, subject, figure, value, threshold, phase, time_us = self.events[self._raised]
-            text = event_text(figure, value, threshold)
-            view.take_event(rule, kind, subject, text, 1000 * time_us, is_raised=phase == "raised")
+            self._take_event(*self.events[self._raised])
             self._raised += 1
         if self._moved != moved or self._is_first:
             parts.append(view.moves_frame())
@@ -216,6 +215,26 @@ class _Replay:
         beat = self.beat()
         self.problem = None
         return b"".join((*parts, beat))
+
+    def _take_event(  # noqa: PLR0917 - a row
+        self,
+        rule: str,
+        kind: str,
+        subject: str,
+        figure: str,
+        value: float,
+        threshold: float,
+        phase: str,
+        time_us: int,
+        by: str | None,
+        words: str | None,
+    ) -> None:
+        note = None if by is None else EventNote(by, words or "", 1000 * time_us)
+        if phase in {"acknowledged", "withdrawn"}:
+            self._view.take_note(rule, subject, note)
+            return
+        text = event_text(figure, value, threshold)
+        self._view.take_event(rule, kind, subject, text, 1000 * time_us, is_raised=phase == "raised", note=note)
 
 
 def _check_span(from_ns: int, to_ns: int) -> None:

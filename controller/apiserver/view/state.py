@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.state.link_states import link_states_of
-from collectors.values import Event, LinkCondition, Phase, Snapshot
+from collectors.values import Event, EventNote, LinkCondition, Phase, Snapshot
 from controller.apiserver.view import frames
 from controller.apiserver.view.frames import Bytes, Frame
+from controller.common.errors import NotFoundError
 from controller.network.paths.deciding.decide import Decision
 from dataplane.clock import NS_PER_S
 from dataplane.topology.layout import bounds, placed
@@ -27,6 +28,8 @@ SHOWN_NS: Final = 600 * NS_PER_S
 _MOST_MOVES: Final = 500
 _MOST_EVENTS: Final = 500
 MOST_FLOWS: Final = 1000
+_SAME_NS: Final = NS_PER_S
+"""An open event that is told again has this time about the same: collector's and server's clocks are compared again."""
 _FRAME_BYTES: Final = 1500
 """A link's own delay includes sending one such frame, or slow links would always look crowded."""
 _UNCERTAIN: Final = 0.25
@@ -122,26 +125,39 @@ class NetworkView:
             self.on_frame(Frame.MOVES, self.moves_frame())
 
     def take_events(self, events: Sequence[Event]) -> None:
-        """Show events as rules raise and clear them."""
+        """Show events as rules raise and clear them, and as users acknowledge them."""
         for event in events:
             kind = _KINDS.get(type(event.subject).__name__, "")
             text = event_text(event.figure, event.value, event.threshold)
+            is_raised = event.phase is Phase.RAISED
             self.take_event(
-                event.rule, kind, str(event.subject), text, event.time_ns, is_raised=event.phase is Phase.RAISED
+                event.rule, kind, str(event.subject), text, event.time_ns, is_raised=is_raised, note=event.note
             )
         if events:
             self.on_frame(Frame.EVENTS, self.events_frame())
 
-    def take_event(self, rule: str, kind: str, subject: str, text: str, time_ns: int, *, is_raised: bool) -> None:
+    def take_event(
+        self,
+        rule: str,
+        kind: str,
+        subject: str,
+        text: str,
+        time_ns: int,
+        *,
+        is_raised: bool,
+        note: EventNote | None = None,
+    ) -> None:
         """Note that a rule raised or cleared an event about a subject."""
         key = rule, subject
-        held = self._events.get(key)
+        held, told = self._events.get(key), note_value(note)
         if not is_raised:
             if held is not None and held["closed_ns"] is None:
-                self._events[key] = {**held, "closed_ns": time_ns}
+                self._events[key] = {**held, "closed_ns": time_ns, "note": told or held["note"]}
             return
-        if held is not None and held["opened_ns"] == time_ns:
-            return  # repeated after a break
+        if held is not None and held["closed_ns"] is None and abs(held["opened_ns"] - time_ns) < _SAME_NS:
+            # Repeated after a break, when clocks are compared again, or because its note has changed.
+            self._events[key] = {**held, "note": told}
+            return
         self._events.pop(key, None)
         self._events[key] = {
             "id": hashlib.sha256(f"{key}{time_ns}".encode()).hexdigest()[:16],
@@ -152,10 +168,28 @@ class NetworkView:
             "opened_ns": time_ns,
             "closed_ns": None,
             "text": text,
-            "note": None,
+            "note": told,
         }
         while len(self._events) > _MOST_EVENTS:
             self._events.popitem(last=False)
+
+    def take_note(self, rule: str, subject: str, note: EventNote | None) -> None:
+        """Show the note of an open event, or that it was withdrawn."""
+        held = self._events.get((rule, subject))
+        if held is not None:
+            self._events[rule, subject] = {**held, "note": note_value(note)}
+            self.on_frame(Frame.EVENTS, self.events_frame())
+
+    def open_event(self, number: str) -> tuple[str, str]:
+        """Return rule and subject of an open event by its id; raise NotFoundError."""
+        for key, event in self._events.items():
+            if event["id"] == number and event["closed_ns"] is None:
+                return key
+        raise NotFoundError("this event is no longer open")
+
+    def event(self, rule: str, subject: str) -> dict[str, Any] | None:
+        """Return an event as the page shows it."""
+        return self._events.get((rule, subject))
 
     def past(self, now_ns: Callable[[], int]) -> NetworkView:
         """Return a view of the same network that shows nothing yet, at another time."""
@@ -319,6 +353,11 @@ def move_value(move: Decision) -> dict[str, Any]:
         "reason": move.reason,
         "gain_ns": None if old is None or new is None or not old.usable else old.cost_ns - new.cost_ns,
     }
+
+
+def note_value(note: EventNote | None) -> dict[str, Any] | None:
+    """Return an acknowledgement as the page shows it."""
+    return None if note is None else {"by": note.by, "text": note.text, "at_ns": note.at_ns}
 
 
 def event_text(figure: str, value: float, threshold: float) -> str:

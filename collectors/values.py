@@ -235,7 +235,9 @@ class LinkCondition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkStatus:
-    """Controller's report on a directed link: its condition, how long it has lasted (ns), and why the link is down.
+    """Controller's report on a directed link: its condition, how long it has lasted (ns), and the cause.
+
+    The cause is why the link is down, or `drained` for one that works and is drained; else it is empty.
 
     It follows from port states and from hellos between the switches, never from traffic or its absence.
     """

@@ -124,6 +124,8 @@ def _host(view: NetworkView, name: str) -> str:
 def _alternative(figures: PathFigures, present: PathFigures) -> dict[str, Any]:
     if figures.dead_link is not None:
         verdict = f"dead: {figures.dead_link}"
+    elif figures.drained_link is not None:
+        verdict = f"drained: {figures.drained_link}"
     elif figures.switches == present.switches:
         verdict = "the present path"
     elif figures.crowded_link is not None:
@@ -135,7 +137,7 @@ def _alternative(figures: PathFigures, present: PathFigures) -> dict[str, Any]:
         "delay_ns": figures.delay_ns,
         "delay_after_ns": figures.cost_ns,
         "bottleneck_bps": figures.bottleneck_bps,
-        "margin": None if figures.dead_link is not None else 1 - figures.cost_ns / max(1, present.cost_ns),
+        "margin": None if not figures.usable else 1 - figures.cost_ns / max(1, present.cost_ns),
         "verdict": verdict,
     }
 

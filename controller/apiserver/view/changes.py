@@ -37,6 +37,7 @@ _Version = Annotated[str, QueryParameter(max_length=64, description="Version of 
 
 _BY_PERMISSION: Final = {
     "acknowledge": Permission.CHANGE,
+    "drain": Permission.CHANGE,
     "pin": Permission.CHANGE,
     "rules": Permission.OPERATE,
 }

@@ -96,7 +96,7 @@ async def _ask(view: NetworkView, routes: RouteClient) -> None:
     """Hear of the path server each second: it may move nothing for hours."""
     while True:
         try:
-            await routes.status()
+            view.take_drains((await routes.drains()).drains)
             view.hear("path server")
         except MillraceError as error:
             view.note_problem("path server", str(error))

@@ -23,6 +23,7 @@ from controller.apiserver.service import Service
 from controller.apiserver.settings import ViewSettings
 from controller.apiserver.view.answers import flows_answer, link_answer, link_of, spec_of, unmanaged_answer, why_answer
 from controller.apiserver.view.changes import event_changes, may_of, rule_changes
+from controller.apiserver.view.drains import drain_changes
 from controller.apiserver.view.files import PageFiles
 from controller.apiserver.view.following import followed
 from controller.apiserver.view.pins import pin_changes
@@ -114,7 +115,8 @@ async def page(settings: ViewSettings, urls: tuple[str, ...], service: Service) 
         handlers += pod_changes(service)
         if view is not None and clients is not None:
             handlers += [*event_changes(view, clients.feed), *rule_changes(view, clients.feed)]
-            handlers += [] if clients.routes is None else pin_changes(view, clients.routes)
+            if clients.routes is not None:
+                handlers += [*pin_changes(view, clients.routes), *drain_changes(view, clients.routes)]
         yield Page(Router(_PREFIX, route_handlers=handlers, guards=[_may_read], tags=["page"]), files, sign_ins)
 
 

@@ -19,6 +19,8 @@ from controller.apiserver.view import frames
 from controller.apiserver.view.frames import Bytes, Frame
 from controller.common.errors import NotFoundError
 from controller.network.paths.deciding.decide import Decision
+from controller.network.paths.drains import Drains
+from controller.network.paths.records.values import Drain
 from dataplane.clock import NS_PER_S
 from dataplane.topology.layout import bounds, placed
 from dataplane.topology.values import LinkKey, Topology
@@ -94,7 +96,8 @@ class NetworkView:
         self._problems: dict[str, str] = {}
         self._moves: deque[Decision] = deque(maxlen=_MOST_MOVES)
         self._events: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
-        self._notes: dict[str, Any] = {"uncertain": [], "drained": []}
+        self._drained: list[dict[str, Any]] = []
+        self._notes: dict[str, Any] = {"uncertain": [], "drained": self._drained}
         self.on_frame: Callable[[Frame, bytes], None] = lambda _kind, _frame: None
 
     def note_problem(self, source: str, line: str) -> None:
@@ -107,7 +110,20 @@ class NetworkView:
         self.hear("collector")
         columns, uncertain = self._columns(snapshot)
         self._show(columns, self._now_ns())
-        notes = {"uncertain": uncertain, "drained": []}
+        self._note({"uncertain": uncertain, "drained": self._drained})
+
+    def take_drains(self, drains: Sequence[Drain]) -> None:
+        """Show which links are drained, and by whom."""
+        held = Drains(self.topology, {drain.element: drain for drain in drains})
+        causes = ((number, held.cause(key)) for key, number in self.index.items()) if drains else ()
+        self._drained = [
+            {"link": number, "element": drain.element, "by": drain.by, "reason": drain.note, "since_ns": drain.since_ns}
+            for number, drain in causes
+            if drain is not None
+        ]
+        self._note({**self._notes, "drained": self._drained})
+
+    def _note(self, notes: dict[str, Any]) -> None:
         if notes != self._notes:
             self._notes = notes
             self.on_frame(Frame.NOTES, self.notes_frame())

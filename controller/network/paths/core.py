@@ -257,8 +257,10 @@ class PathServerCore:
             decisions += self._come_back(snapshot, now_ns)
         if self.engineer is not None:
             self._engineer(self.engineer, snapshot, now_ns)
-            return effect, self._publish(decisions)
-        return effect, self._publish(decisions, self._give_up_weights(now_ns))
+            result = self._publish(decisions)
+        else:
+            result = self._publish(decisions, self._give_up_weights(now_ns))
+        return replace(effect, revision=after.revision), result
 
     def foresee_drain(self, change: DrainChange, now_ns: int) -> DrainEffect:
         """Return what `drain` would do now, by the same deciders, and change nothing; raise the same errors."""

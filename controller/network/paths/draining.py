@@ -68,7 +68,7 @@ class DrainForecast:
             utilisation_before=fullest[0][1],
             fullest_after=fullest[1][0],
             utilisation_after=fullest[1][1],
-            revision=after.revision,
+            revision=before.revision,
         )
 
     def _returning(self, undrained: Set[LinkKey], present: Present) -> list[Decision]:

@@ -90,3 +90,26 @@ export async function removeResource(plural: string, name: string, revision?: nu
 export async function createResource<T>(plural: string, resource: unknown): Promise<T> {
   return change<T>('POST', `/v1/${plural}`, resource)
 }
+
+/** What draining an element, or putting it back, does: `A->B` is a direction, `A<->B` a cable, a name a switch. */
+export interface DrainEffect {
+  drain: { element: string; since_ns: number; by: string; note: string } | null
+  is_change: boolean
+  moves: { text: string; old: string[]; new: string[]; reason: string }[]
+  moves_of: number
+  stays: { text: string; path: string[]; reason: string }[]
+  stays_of: number
+  others: number
+  hosts: string[]
+  before: { link: string | null; share: number }
+  after: { link: string | null; share: number }
+  revision: string
+}
+
+export function drainEffect(element: string, drained: boolean): Promise<DrainEffect> {
+  return get<DrainEffect>(`/v1/view/drains/effect?${new URLSearchParams({ element, drained: String(drained) })}`)
+}
+
+export async function setDrained(element: string, drained: boolean, note: string, revision?: string): Promise<void> {
+  await change('POST', '/v1/view/drains', { element, drained, note, ...(revision === undefined ? {} : { revision }) })
+}

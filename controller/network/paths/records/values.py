@@ -136,6 +136,7 @@ class DrainEffect:
     `moves` are the managed flows that leave or return; `others` the number of measured 5-tuples on the element that
     follow base or weighted routes. `hosts` have no other switch: their traffic stays. The fullest links are those
     before and after, as predicted for managed flows. `drain` is the element's, now or after; None if it is put back.
+    `revision` is that of the drains as they are now.
     """
 
     drain: Drain | None

@@ -480,9 +480,8 @@ class PathServer:
 def _code_of(error: PathError) -> grpc.StatusCode:
     if isinstance(error, NoSuchPathError):
         return grpc.StatusCode.INVALID_ARGUMENT
-    if isinstance(error, StaleDrainsError):
-        return grpc.StatusCode.ABORTED
-    return grpc.StatusCode.FAILED_PRECONDITION if isinstance(error, DeadPathError) else grpc.StatusCode.NOT_FOUND
+    is_refused = isinstance(error, DeadPathError | StaleDrainsError)
+    return grpc.StatusCode.FAILED_PRECONDITION if is_refused else grpc.StatusCode.NOT_FOUND
 
 
 async def _follow(items: Collection[T], subscribers: set[asyncio.Queue[T]], recent: int) -> AsyncIterator[T]:

@@ -43,21 +43,23 @@ def test_rules_read_as_they_are_written() -> None:
 
 
 def test_rights_say_what_a_caller_may_change() -> None:
-    everything = ("acknowledge", "pin", "rules", "pods", "probes")
+    everything = ("acknowledge", "drain", "pin", "rules", "pods", "probes")
     assert may_of(Principal("root", Role.ADMIN)) == everything
     assert may_of(Principal("ada", Role.VIEWER)) == ()
     assert may_of(Principal("bob", Role.USER)) == ("pods", "probes")
-    assert may_of(Principal("bob", Role.USER, rights=(Right.CHANGE,))) == ("acknowledge", "pin", "pods", "probes")
+    changing = may_of(Principal("bob", Role.USER, rights=(Right.CHANGE,)))
+    assert changing == ("acknowledge", "drain", "pin", "pods", "probes")
     assert may_of(Principal("bob", Role.USER, rights=(Right.OPERATE,))) == everything
 
 
 def test_events_rules_and_pins_are_changed_and_audited() -> None:
     async def act(served: Served, client: httpx.AsyncClient, collector: Collector) -> None:
         me = (await client.get("/v1/view/me")).json()
-        assert {"acknowledge", "rules", "pin"} <= set(me["may"])
+        assert {"acknowledge", "drain", "rules", "pin"} <= set(me["may"])
         await acknowledged(client)
         await changed_rules(client)
         await pinned(client)
+        await drained(client)
         async with browser(served) as viewer:
             await signed_in(served, viewer, viewer=True)
             assert (await viewer.get("/v1/view/me")).json()["may"] == []
@@ -72,6 +74,8 @@ def test_events_rules_and_pins_are_changed_and_audited() -> None:
             "rule slow as in the settings",
             "pin h1",
             "release h1",
+            "drain s1->s2",
+            "put back s1->s2",
         } <= done.keys()
         assert set(done.values()) == {"local"}
         assert {line["role"] for line in lines if line["status"] == 403} == {"viewer"}
@@ -132,6 +136,35 @@ async def pinned(client: httpx.AsyncClient) -> None:
     assert (again.status_code, again.json()["detail"]) == (404, "flow h1->h2 is not pinned")
 
 
+async def drained(client: httpx.AsyncClient) -> None:
+    asked = {"element": "s1->s2"}
+    shown = (await client.get("/v1/view/drains/effect", params=asked)).json()
+    assert ([move["new"] for move in shown["moves"]], shown["stays"]) == ([["s1", "s3", "s2"]], [])
+    assert shown["moves"][0]["text"] == "h1 -> h2"
+    assert (await client.get("/v1/view/drains")).json()["drains"] == []
+    change = {**asked, "note": "new optics", "revision": shown["revision"]}
+    done = (await client.post("/v1/view/drains", json=change)).json()
+    assert (done["moves"], done["drain"]["by"], done["drain"]["note"]) == (shown["moves"], "local", "new optics")
+    notes = await frame_when(client, 8, lambda notes: bool(notes["drained"]))
+    assert [(each["link"], each["element"], each["reason"]) for each in notes["drained"]] == [
+        (0, "s1->s2", "new optics")
+    ]
+    late = await client.post("/v1/view/drains", json={"element": "s3", "revision": shown["revision"]})
+    assert (late.status_code, late.json()["detail"]) == (
+        409,
+        "the drains have changed since this was shown: look again",
+    )
+    wrong = await client.post("/v1/view/drains", json={"element": "s1->s9"})
+    assert (wrong.status_code, "no switch 's1->s9'" in wrong.json()["detail"]) == (400, True)
+    leaf = (await client.get("/v1/view/drains/effect", params={"element": "s2"})).json()
+    assert (leaf["hosts"], leaf["stays"][0]["text"]) == (["h2"], "h1 -> h2")
+    back = (await client.post("/v1/view/drains", json={**asked, "drained": False})).json()
+    assert (back["drain"], back["is_change"]) == (None, True)
+    await frame_when(client, 8, lambda notes: not notes["drained"])
+    again = await client.post("/v1/view/drains", json={**asked, "drained": False})
+    assert (again.status_code, again.json()["detail"]) == (404, "s1->s2 is not drained")
+
+
 async def refused(viewer: httpx.AsyncClient) -> None:
     rule, flow = {"text": "name: x\nfigure: loss\nabove: 1\n"}, {"src": "h1", "dst": "h2"}
     for method, path, body in (
@@ -143,6 +176,7 @@ async def refused(viewer: httpx.AsyncClient) -> None:
         ("POST", "/v1/view/rules/restore?name=slow", None),
         ("POST", "/v1/view/pins", {**flow, "path": ["s1", "s2"]}),
         ("POST", "/v1/view/pins/release", flow),
+        ("POST", "/v1/view/drains", {"element": "s1"}),
         ("POST", "/v1/view/apply", {"text": MANIFEST}),
     ):
         answer = await viewer.request(method, path, json=body)
@@ -169,6 +203,10 @@ def test_manifest_is_planned_then_applied(tmp_path: Path) -> None:
             assert wrong.status_code == 400
             assert wrong.json()["detail"].startswith("manifest:5: ")
         lines = [(line["what"], line["who"]) for line in audited(tmp_path) if line["path"] == "/v1/view/apply"]
-        assert lines[:3] == [("plan: create pod web", "local"), ("create pod web", "local"), ("change pod web", "local")]
+        assert lines[:3] == [
+            ("plan: create pod web", "local"),
+            ("create pod web", "local"),
+            ("change pod web", "local"),
+        ]
 
     play(tmp_path, act)

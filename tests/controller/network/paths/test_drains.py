@@ -275,7 +275,7 @@ links:
 """)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(fabrics(), st.data())
 def test_no_decided_path_crosses_a_drained_link_unstated(drawn: Topology, data: st.DataObject) -> None:
     """Elements are drained and put back, and links die and return, in any order."""

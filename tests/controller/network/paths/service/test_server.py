@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from controller.network.paths.deciding.signals import LEAST_GAP_NS
 from controller.network.paths.records.codec import thaw
 from controller.network.paths.records.database import open_path_database
 from controller.network.paths.records.recorder import Recorder
-from controller.network.paths.records.values import HistoryQuery, LinkChange, PathServerStatus, RecordQuery
+from controller.network.paths.records.values import DrainChange, HistoryQuery, LinkChange, PathServerStatus, RecordQuery
 from controller.network.paths.service import paths_pb2 as pb
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
 from controller.network.paths.service.process import serve
@@ -201,6 +201,39 @@ def test_client_pins_and_releases_flows_and_gets_error_codes(topology: Topology,
                 await bench.client.release(AD)
             await routes.aclose()  # type: ignore[attr-defined]
             await decisions.aclose()  # type: ignore[attr-defined]
+
+    play(scene())
+
+
+def test_client_drains_and_puts_back_and_gets_error_codes(topology: Topology, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with running(topology, tmp_path) as bench:
+            bench.feed.waiting.put_nowait(Snapshot(0, {}, {}, {}))
+            await bench.until_status(lambda status: status.last_step_ns is not None)
+            routes = bench.client.routes()
+            assert (await anext(routes)).drained == ()
+            asked = DrainChange("b", drained=True, by="kim", note="new optics")
+            shown = await bench.client.foresee_drain(asked)
+            effect = await bench.client.drain(replace(asked, revision=shown.revision))
+            assert effect.moves == shown.moves
+            around = await anext(routes)
+            assert (around.routes, LinkKey("b", "d") in around.drained) == ((Route(AD, ("a", "c", "d")),), True)
+            [drain] = (await bench.client.drains()).drains
+            assert (drain.element, drain.by, drain.note) == ("b", "kim", "new optics")
+            assert (await bench.client.status()).drained == 1
+            for change, code in (
+                (DrainChange("x", drained=True), grpc.StatusCode.INVALID_ARGUMENT),
+                (DrainChange("a->b", drained=False), grpc.StatusCode.NOT_FOUND),
+                (replace(asked, revision=shown.revision), grpc.StatusCode.FAILED_PRECONDITION),
+                (replace(asked, note="x" * 2000), grpc.StatusCode.INVALID_ARGUMENT),
+            ):
+                with pytest.raises(PathError, match=r"^path server at unix:[^\n]*$") as caught:
+                    await bench.client.drain(change)
+                assert isinstance(caught.value.__cause__, grpc.aio.AioRpcError)
+                assert caught.value.__cause__.code() is code
+            await bench.client.drain(DrainChange("b", drained=False))
+            assert (await bench.client.current_routes()).drained == ()
+            await routes.aclose()  # type: ignore[attr-defined]
 
     play(scene())
 

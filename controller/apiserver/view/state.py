@@ -114,12 +114,16 @@ class NetworkView:
 
     def take_drains(self, drains: Sequence[Drain]) -> None:
         """Show which links are drained, and by whom."""
-        held = Drains(self.topology, {drain.element: drain for drain in drains})
-        causes = ((number, held.cause(key)) for key, number in self.index.items()) if drains else ()
+        by_link = Drains(self.topology, {drain.element: drain for drain in drains}).by_link
         self._drained = [
-            {"link": number, "element": drain.element, "by": drain.by, "reason": drain.note, "since_ns": drain.since_ns}
-            for number, drain in causes
-            if drain is not None
+            {
+                "link": self.index[key],
+                "element": drain.element,
+                "by": drain.by,
+                "reason": drain.note,
+                "since_ns": drain.since_ns,
+            }
+            for key, drain in sorted(by_link.items(), key=lambda item: self.index[item[0]])
         ]
         self._note({**self._notes, "drained": self._drained})
 

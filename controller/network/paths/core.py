@@ -296,10 +296,10 @@ class PathServerCore:
             self._observe(snapshot)
         if self.engineer is None:
             return effect, after
-        shares = self.engineer.foresee(*self._demands(snapshot, after), self._decider.dead_links(), after.links, now_ns)
-        by_engineer = {"fullest_before": None, "fullest_after": None}
-        by_engineer |= dict(zip(("utilisation_before", "utilisation_after"), shares, strict=True))
-        return replace(effect, **by_engineer), after
+        dead = self._decider.dead_links()
+        now, then = self.engineer.foresee(*self._demands(snapshot, after), dead, after.links, now_ns)
+        effect = replace(effect, fullest_before=None, utilisation_before=now, fullest_after=None, utilisation_after=then)
+        return effect, after
 
     def _present_path(self, flow: FlowSpec, default: Path) -> Path:
         """Return the path that a flow is on, the default where no base path is known either."""
@@ -556,7 +556,9 @@ class PathServerCore:
             self.decisions.extend(reversed(newest_first))
             self._evacuation.restore(newest_first)
             lost = self._pins.restore(self._store.pins(), self._members.manages)
-            lost += self._drains.restore(self._store.drains())
+            saved = self._store.drains()
+            self._drains = Drains.restored(self.network.topology, saved)
+            lost += len(saved) - len(self._drains.elements)
         pinned = {flow: entry for flow, entry in explicit.items() if flow in self._pins.paths}
         self._restore_paths(explicit if engineering is None else pinned)
         if engineering is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import cached_property
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -17,77 +19,80 @@ _LINK: Final = "->"
 
 
 class Drains:
-    """Drained elements by name, and the links that this takes out of use.
+    """Drained elements by name, and the links that this takes out of use; it does not change.
 
     An element is `A->B`, one direction of a cable, `A<->B`, both, or the name of a switch: all links to and from it.
     """
 
-    def __init__(self, topology: Topology, elements: Mapping[str, Drain] | None = None) -> None:
-        self._topology = topology
-        self.elements: dict[str, Drain] = dict(elements or {})
-        self._inner = frozenset(
-            key for key in topology.directed_links if key.src in topology.switch and key.dst in topology.switch
-        )
+    def __init__(self, topology: Topology, elements: Mapping[str, Drain] = MappingProxyType({})) -> None:
+        self._topology, self.elements = topology, dict(elements)
+
+    @classmethod
+    def restored(cls, topology: Topology, saved: Iterable[Drain]) -> Drains:
+        """Return saved drains, without those of elements that no longer exist."""
+        every = cls(topology, {drain.element: drain for drain in saved})
+        return every._with({name: drain for name, drain in every.elements.items() if every._is_known(name)})
 
     def name(self, element: str) -> str:
         """Return an element's name in its one form; raise NoSuchPathError for an unknown one."""
         ends = element.split(_CABLE)
         name = _CABLE.join(sorted(ends)) if len(ends) == 2 else element
-        if not self._links_of(name) and name not in self._topology.switch:
+        if not self._is_known(name):
             raise NoSuchPathError(
                 f"topology {self._topology.name} has no link between switches and no switch {element!r}"
             )
         return name
-
-    def restore(self, saved: Iterable[Drain]) -> int:
-        """Restore saved drains of elements that still exist; return the number of dropped ones."""
-        every = list(saved)
-        kept = [drain for drain in every if self._links_of(drain.element) or drain.element in self._topology.switch]
-        self.elements.update((drain.element, drain) for drain in kept)
-        return len(every) - len(kept)
 
     def changed(self, drain: Drain, *, is_drained: bool) -> Drains:
         """Return the drains with one more, or without one; the same ones if it is drained already.
 
         Raise PathError for an element that is not drained itself.
         """
+        name = drain.element
         if is_drained:
-            return self if drain.element in self.elements else self._with({**self.elements, drain.element: drain})
-        if drain.element not in self.elements:
-            other = next((name for name in self.elements if self._links_of(drain.element) & self._links_of(name)), None)
-            raise PathError(f"{drain.element} is not drained" + (f" itself: {other} is" if other else ""))
-        return self._with({name: kept for name, kept in self.elements.items() if name != drain.element})
+            return self if name in self.elements else self._with({**self.elements, name: drain})
+        if name not in self.elements:
+            other = next((other.element for link, other in self.by_link.items() if link in self.links_of(name)), None)
+            raise PathError(f"{name} is not drained" + (f" itself: {other} is" if other else ""))
+        return self._with({other: kept for other, kept in self.elements.items() if other != name})
 
-    def _with(self, elements: Mapping[str, Drain]) -> Drains:
-        return Drains(self._topology, elements)
+    @cached_property
+    def by_link(self) -> dict[LinkKey, Drain]:
+        """The links that are out of use, each with a drain that causes it."""
+        return {link: drain for name, drain in self.elements.items() for link in self.links_of(name)}
 
-    @property
+    @cached_property
     def links(self) -> frozenset[LinkKey]:
         """The directed links that are out of use."""
-        return frozenset[LinkKey]().union(*map(self._links_of, self.elements))
+        return frozenset(self.by_link)
 
-    @property
+    @cached_property
     def revision(self) -> str:
         """Identifies the set of drains: it changes with each change."""
         return hashlib.sha256(msgspec.msgpack.encode(sorted(self.elements.items()))).hexdigest()[:16]
 
-    def cause(self, link: LinkKey) -> Drain | None:
-        """Return the drain that takes a link out of use, None if it is in use."""
-        return next((drain for name, drain in self.elements.items() if link in self._links_of(name)), None)
-
     def links_of(self, element: str) -> frozenset[LinkKey]:
-        """Return the links of an element."""
-        return self._links_of(element)
+        """Return the links between switches that an element stands for; none for an unknown one."""
+        switches = self._topology.switch
+        if element in switches:
+            return frozenset(
+                key
+                for key in self._topology.directed_links
+                if element in (key.src, key.dst) and switches.keys() >= {key.src, key.dst}
+            )
+        a, is_cable, b = element.partition(_CABLE)
+        src, _, dst = element.partition(_LINK)
+        keys = (LinkKey(a, b), LinkKey(b, a)) if is_cable else (LinkKey(src, dst),)
+        return frozenset(
+            key for key in keys if key in self._topology.directed_links and switches.keys() >= {key.src, key.dst}
+        )
 
     def hosts_of(self, element: str) -> tuple[str, ...]:
         """Return the hosts that have no other switch."""
         return tuple(host for host, edge in self._topology.attachment.items() if edge.node == element)
 
-    def _links_of(self, element: str) -> frozenset[LinkKey]:
-        if element in self._topology.switch:
-            return frozenset(key for key in self._inner if element in (key.src, key.dst))
-        a, is_cable, b = element.partition(_CABLE)
-        if is_cable:
-            return frozenset({LinkKey(a, b), LinkKey(b, a)}) & self._inner
-        src, _, dst = element.partition(_LINK)
-        return frozenset({LinkKey(src, dst)}) & self._inner
+    def _is_known(self, element: str) -> bool:
+        return element in self._topology.switch or bool(self.links_of(element))
+
+    def _with(self, elements: Mapping[str, Drain]) -> Drains:
+        return Drains(self._topology, elements)

@@ -70,8 +70,8 @@ def test_events_rules_and_pins_are_changed_and_audited() -> None:
             "rule slow",
             "remove rule slow",
             "rule slow as in the settings",
-            "pin h1",
-            "release h1",
+            "pin h1 -> h2 to s1-s3-s2",
+            "release h1 -> h2",
         } <= done.keys()
         assert set(done.values()) == {"local"}
         assert {line["role"] for line in lines if line["status"] == 403} == {"viewer"}
@@ -169,6 +169,10 @@ def test_manifest_is_planned_then_applied(tmp_path: Path) -> None:
             assert wrong.status_code == 400
             assert wrong.json()["detail"].startswith("manifest:5: ")
         lines = [(line["what"], line["who"]) for line in audited(tmp_path) if line["path"] == "/v1/view/apply"]
-        assert lines[:3] == [("plan: create pod web", "local"), ("create pod web", "local"), ("change pod web", "local")]
+        assert lines[:3] == [
+            ("plan: create pod web", "local"),
+            ("create pod web", "local"),
+            ("change pod web", "local"),
+        ]
 
     play(tmp_path, act)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,7 +12,11 @@ import httpx
 import pytest
 
 from collectors.collector import Collector
+from controller.apiserver.resources import Centre, Metadata, ProbeTask
+from controller.apiserver.resources.probe_task import ImplementationSpec, KernelUseSpec, ProbeTaskSpec
+from dataplane.topology.values import DeviceKind
 from tests.controller.apiserver.api_server import Served
+from tests.controller.apiserver.view.test_browsers import browser, signed_in
 from tests.controller.apiserver.view.test_changes import MANIFEST
 from tests.controller.apiserver.view.test_network import run
 
@@ -23,32 +27,42 @@ pytestmark = [
     pytest.mark.skipif(BROWSER is None, reason="chromium-headless-shell is not on the PATH"),
 ]
 PATIENCE_MS = 120_000
+NUMPY = ImplementationSpec(device=DeviceKind.CPU, library="numpy", entry="numpy:dot")
 
 
 @contextmanager
-def opened(url: str, code: str) -> Iterator[Any]:
-    """Open the page in a browser of this thread; it must not complain on its console."""
+def opened(url: str, session: Mapping[str, str]) -> Iterator[Any]:
+    """Open the page, signed in, in a browser of this thread; it must not complain on its console."""
     with playwright.sync_playwright() as runs:
-        browser = runs.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        launched = runs.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        context = launched.new_context(viewport={"width": 1280, "height": 900})
+        # A busy machine takes longer to start a browser than a code lasts.
+        context.add_cookies([{"name": name, "value": value, "url": url} for name, value in session.items()])
+        page = context.new_page()
         page.set_default_timeout(PATIENCE_MS)
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: said.append(str(error)))
-        page.goto(f"{url}/#{code}")
+        page.goto(url)
         page.wait_for_selector(".verdict")
         yield page
         # A refusal that the page shows is an answer, which browsers log.
         assert [text for text in said if "Failed to load resource" not in text] == []
-        browser.close()
+        launched.close()
 
 
 def drive(look: Callable[[Any], None], *, viewer: bool = False) -> None:
     async def act(served: Served, client: httpx.AsyncClient, collector: Collector) -> None:
-        code = (await served.client.new_code(viewer=viewer)).code
+        await served.client.of(Centre).create(Centre(metadata=Metadata(name="east")))
+        uses = (KernelUseSpec(name="a", kernel="dgemm", version=1, implementation=NUMPY, tolerance=0.0),)
+        probe = ProbeTask(metadata=Metadata(name="solver"), spec=ProbeTaskSpec(category="hpc", uses=uses))
+        await served.client.of(ProbeTask).create(probe)
+        async with browser(served) as own:
+            await signed_in(served, own, viewer=viewer)
+            session = dict(own.cookies)
 
         def browse() -> None:
-            with opened(served.url, code) as page:
+            with opened(served.url, session) as page:
                 look(page)
 
         await asyncio.to_thread(browse)
@@ -76,6 +90,7 @@ def test_each_change_asks_is_made_and_undone() -> None:
         change_rules(page)
         pin(page)
         apply(page)
+        probe(page)
 
     drive(look)
 
@@ -131,7 +146,7 @@ def pin(page: Any) -> None:
 def apply(page: Any) -> None:
     go(page, "#/compute?tab=pods")
     page.get_by_role("button", name="Apply a manifest …").click()
-    text = page.get_by_label("Manifest, ours or Kubernetes’, in YAML or JSON")
+    text = page.get_by_label("Manifest, ours or Kubernetes', in YAML or JSON")
     text.fill(MANIFEST.replace("cpu", "cpus"))
     page.get_by_text("manifest:5: ").wait_for()
     text.fill(MANIFEST)
@@ -142,6 +157,20 @@ def apply(page: Any) -> None:
     confirm(page, "Delete")
     page.get_by_text("Pod web is deleted.").wait_for()
     page.get_by_role("button", name="web", exact=True).wait_for(state="detached")
+
+
+def probe(page: Any) -> None:
+    go(page, "#/compute?tab=centres")
+    page.get_by_role("button", name="east", exact=True).click()
+    page.get_by_role("button", name="Start a probe of east …").click()
+    page.get_by_text("It runs dgemm on one unit, 3 times").wait_for()
+    confirm(page, "Start")
+    page.get_by_text("is sent to east.").wait_for()
+    go(page, "#/compute?tab=tasks")
+    task = page.get_by_role("button", name="demand-solver-east-")
+    task.wait_for()
+    undo(page)
+    task.wait_for(state="detached")
 
 
 def test_viewer_is_offered_no_change() -> None:

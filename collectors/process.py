@@ -185,7 +185,7 @@ def reload_of(events: EventService, say: Callable[[str], None]) -> Reload[Collec
     def replace(settings: CollectorProcessSettings) -> str:
         events.reload(settings.events.rules)
         count, changed = len(events.rules), len(events.state.changes)
-        kept = f", {changed} of them changed since by users" if changed else ""
+        kept = f", with {changed} {'change' if changed == 1 else 'changes'} made at run time" if changed else ""
         return f"{count} {'rule' if count == 1 else 'rules'} in force{kept}"
 
     return Reload(replace, "keeping the previous rules", keys=RELOADED, say=say)

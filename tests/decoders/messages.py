@@ -73,6 +73,8 @@ _VIEW = View(
 _HOP = HopRecord(7, _FLOW, 13, 5, 0, 3, 11, 1, 2, 2_000, 0, 3, 100, 2_100, 1_000)
 _DROP = DropRecord(7, 13, 5, 13, 1, 2, 0, 9, _FLOW)
 _RULE = Rule(name="slow", figure="delay_p99_ns", above=1e6)
+_CHANGE = RuleChange("slow", _RULE, None, "ada", 7)
+_MOVE = FlowMove(7, "h1", "h2", 17, 1, 2, ("s1",), ("s2",), "full", 9)
 _EVENT = Event(7, "slow", LinkKey("s1", "s2"), "delay_p99_ns", 2e6, 1e6, Phase.RAISED, (Evidence(6, "loss", 0.5),))
 
 

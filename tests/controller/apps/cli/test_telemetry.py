@@ -214,7 +214,7 @@ def test_event_is_acknowledged_with_a_note(feed: str) -> None:
     run("acknowledge", "slow", "s2->s3", "--withdraw", "--feed", feed)
     (event,) = json.loads(run("events", "--feed", feed, "-f", "json"))
     assert event["note"] is None
-    with pytest.raises(FeedError, match="rule 'slow' has no open event on s9$"):
+    with pytest.raises(FeedError, match=r"rule 'slow' has no open event on s9$"):
         run("acknowledge", "slow", "s9", "--feed", feed)
 
 

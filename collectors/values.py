@@ -437,6 +437,26 @@ class NetworkSignals:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowMove:
+    """A decision about a flow's path, as a path server reports it: hosts and switches by name, `time_ns` since 1970.
+
+    Protocol and ports are None for all traffic between two hosts. `gain_ns` is by how much the new path was shorter,
+    None where that was not the reason.
+    """
+
+    time_ns: int
+    src_host: str
+    dst_host: str
+    protocol: int | None
+    src_port: int | None
+    dst_port: int | None
+    old_path: tuple[str, ...]
+    new_path: tuple[str, ...]
+    reason: str
+    gain_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CollectorStatus:
     """Counters by name (see `collectors.counters`), why the last bad report was refused, and the collector's load."""
 

@@ -15,6 +15,7 @@ from collectors.events.changes import RuleState
 from collectors.events.rules import Rule
 from collectors.feed import events_pb2, feed_pb2, records_pb2
 from collectors.feed.events import event_of, events_of, rules_message, state_of
+from collectors.feed.moves import moves_message
 from collectors.feed.records import drops_of, record_columns_of
 from collectors.feed.signals import signals_of
 from collectors.feed.statuses import statuses_message
@@ -24,6 +25,7 @@ from collectors.values import (
     CollectorStatus,
     DropRecord,
     Event,
+    FlowMove,
     HopRecord,
     JobNote,
     LinkStatus,
@@ -154,6 +156,10 @@ class FeedClient(ServiceClient):
     async def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
         """Report the condition of all watched links; raise FeedError when the collector cannot be reached."""
         await self._ask("NoteLinks", statuses_message(statuses), feed_pb2.NoteLinksResponse)
+
+    async def note_moves(self, moves: Sequence[FlowMove]) -> None:
+        """Report decisions about flows' paths, at most 1,000, for the history; raise FeedError if that fails."""
+        await self._ask("NoteMoves", moves_message(moves), feed_pb2.NoteMovesResponse)
 
     async def status(self) -> CollectorStatus:
         """Return the collector's counters; raise FeedError when it cannot be reached."""

@@ -7,7 +7,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
 import grpc
@@ -19,6 +19,7 @@ from collectors.errors import CollectorError
 from collectors.events.service import EventService
 from collectors.feed import events_pb2, feed_pb2, links_pb2
 from collectors.feed.events import event_message, events_message, rules_of, state_message
+from collectors.feed.moves import moves_of
 from collectors.feed.records import drops_message, record_columns_message
 from collectors.feed.signals import SignalBoard, signals_message, tells
 from collectors.feed.snapshots import notes_of, snapshot_message, status_message
@@ -26,7 +27,7 @@ from collectors.feed.statuses import statuses_of
 from collectors.record_columns import RecordColumns
 from collectors.settings import FEED_ADDRESS, Positive
 from collectors.subscribers import Handover, RecordQueue, SharedSnapshots, next_due
-from collectors.values import DropRecord, Event, EventNote, NetworkSignals, Snapshot
+from collectors.values import DropRecord, Event, EventNote, FlowMove, NetworkSignals, Snapshot
 from dataplane.clock import NS_PER_S
 from dataplane.config import Settings
 from dataplane.rpc.access.caller import CALLER
@@ -40,6 +41,7 @@ from dataplane.rpc.service import Service
 
 LOGGER: Final = logging.getLogger("millrace.collector")
 _NOTE_LENGTH: Final = 500
+MoveSink = Callable[[Sequence[FlowMove]], None]
 MAX_INTERVAL_NS: Final = 3_600_000_000_000
 
 _NEEDS: Final = {
@@ -53,6 +55,7 @@ _NEEDS: Final = {
     "SetRules": Permission.OPERATE,
     "NameJobs": Permission.CHANGE,
     "NoteLinks": Permission.CHANGE,
+    "NoteMoves": Permission.CHANGE,
     "GetStatus": Permission.READ,
 }
 
@@ -92,9 +95,14 @@ class FeedServer:
     """Serves a collector's snapshots and records; construct and use it inside a running event loop."""
 
     def __init__(
-        self, collector: Collector, settings: FeedSettings | None = None, events: EventService | None = None
+        self,
+        collector: Collector,
+        settings: FeedSettings | None = None,
+        events: EventService | None = None,
+        take_moves: MoveSink = lambda _: None,
     ) -> None:
-        self._collector = collector
+        """`take_moves` gets what path servers report."""
+        self._collector, self._take_moves = collector, take_moves
         self._events = events or EventService(collector)
         self._signals = SignalBoard(collector.take_signals)
         self._settings = settings or FeedSettings()
@@ -122,6 +130,7 @@ class FeedServer:
             "SetRules": self._set_rules,
             "NameJobs": self._name_jobs,
             "NoteLinks": self._note_links,
+            "NoteMoves": self._note_moves,
             "GetStatus": self._get_status,
         }
 
@@ -242,6 +251,10 @@ class FeedServer:
     async def _note_links(self, request: links_pb2.LinkStatuses) -> feed_pb2.NoteLinksResponse:
         self._collector.note_links(statuses_of(request))
         return feed_pb2.NoteLinksResponse()
+
+    async def _note_moves(self, request: feed_pb2.FlowMoves) -> feed_pb2.NoteMovesResponse:
+        self._take_moves(moves_of(request))
+        return feed_pb2.NoteMovesResponse()
 
     async def _get_status(self, _: feed_pb2.GetStatusRequest) -> feed_pb2.CollectorStatus:
         return status_message(self._collector.status())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -15,11 +16,13 @@ from collectors.history.rows import DropTally, Observation, RowMaker
 from collectors.history.settings import HistorySettings
 from collectors.history.writer import HistoryWriter
 from collectors.statistics.sketch import Sketch
-from collectors.values import CollectorStatus, DropRecord, Event, Snapshot
+from collectors.values import CollectorStatus, DropRecord, Event, FlowMove, Snapshot
 from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey, Topology
 
 _ASK_AGAIN_S: Final = 0.05
+_MOST_MOVES: Final = 100_000
+"""Decisions that wait for the next rows, while the disk is slow; older ones are left out."""
 
 
 class Observed(Protocol):
@@ -49,6 +52,7 @@ class _Taken:
 
     events: tuple[Event, ...]
     notes: tuple[tuple[int, Event], ...]
+    moves: tuple[FlowMove, ...]
 
 
 class HistoryRecorder:
@@ -74,6 +78,7 @@ class HistoryRecorder:
         self._tidy_problems: list[str] = []
         self._events: list[Event] = []
         self._notes: list[tuple[int, Event]] = []
+        self._moves: deque[FlowMove] = deque(maxlen=_MOST_MOVES)
         self._drops = DropTally(settings.max_drops)
 
     def __str__(self) -> str:
@@ -86,6 +91,10 @@ class HistoryRecorder:
     def add_note(self, event: Event) -> None:
         """Take an event whose note was given or withdrawn now, for the next rows; in the event loop."""
         self._notes.append((self._wall_ns(), event))
+
+    def add_moves(self, moves: Iterable[FlowMove]) -> None:
+        """Take decisions about flows' paths, for the next rows; in the event loop."""
+        self._moves.extend(moves)
 
     def add_drops(self, drops: Iterable[DropRecord]) -> None:
         """Take drops, for the next rows; from any thread."""
@@ -126,8 +135,9 @@ class HistoryRecorder:
         self._writer.close(self._on_problem)
 
     def _take(self) -> _Taken:
-        taken = _Taken(tuple(self._events), tuple(self._notes))
+        taken = _Taken(tuple(self._events), tuple(self._notes), tuple(self._moves))
         self._events, self._notes = [], []
+        self._moves.clear()
         return taken
 
     def _record(self, taken: _Taken) -> bool:
@@ -136,7 +146,7 @@ class HistoryRecorder:
         delays = self._collector.delays() if self._settings.sketches else {}
         counters = self._collector.status().counters
         drops = self._drops.take()
-        seen = Observation(wall_ns, snapshot, counters, taken.events, drops, delays, taken.notes)
+        seen = Observation(wall_ns, snapshot, counters, taken.events, drops, delays, taken.notes, taken.moves)
         return self._writer.write(self._rows.batches(seen), seen.wall_ns)
 
     def _record_last(self, taken: _Taken) -> bool:

@@ -23,6 +23,7 @@ from collectors.values import (
     DropRecord,
     Event,
     FlowKey,
+    FlowMove,
     JobKey,
     JobState,
     LinkState,
@@ -159,6 +160,7 @@ class Observation:
     delays: Mapping[LinkKey, Sketch] = field(default_factory=dict)
     notes: tuple[tuple[int, Event], ...] = ()
     """Events whose note was given or withdrawn, with the UNIX time of that."""
+    moves: tuple[FlowMove, ...] = ()
 
 
 class RowMaker:
@@ -187,6 +189,7 @@ class RowMaker:
                 *(_note_row(wall_ns, event) for wall_ns, event in seen.notes),
             ],
         }
+        rows[schema.MOVES] = [_move(move) for move in seen.moves]
         rows[schema.JOBS], rows[schema.JOB_CHILDREN] = (
             [(*when, *row) for row in part] for part in self._jobs.take(seen.snapshot.jobs)
         )
@@ -274,6 +277,11 @@ def _note_row(wall_ns: int, event: Event) -> Row:
     about = (_kind(event.subject), str(event.subject), event.figure, event.value, event.threshold)
     phase = "withdrawn" if event.note is None else "acknowledged"
     return (wall_ns // _US_NS, event.rule, *about, phase, (), *_note(event))
+
+
+def _move(move: FlowMove) -> Row:
+    flow = (move.src_host, move.dst_host, move.protocol, move.src_port, move.dst_port)
+    return (move.time_ns // _US_NS, *flow, list(move.old_path), list(move.new_path), move.reason, move.gain_ns)
 
 
 def _note(event: Event) -> tuple[str | None, str | None]:

@@ -189,6 +189,23 @@ EVENTS: Final = Table(
     is_merged=False,
 )
 
+MOVES: Final = Table(
+    "moves",
+    (
+        _key("time", TIME, "when"),
+        _key("src_host", _TEXT, "the flow's source"),
+        _key("dst_host", _TEXT, "its destination"),
+        _key("protocol", _INT, "IP protocol, null, as the ports, for all traffic between the hosts"),
+        _key("src_port", _INT, "source port"),
+        _key("dst_port", _INT, "destination port"),
+        _key("old_switches", pa.list_(_TEXT), "the path that it left"),
+        _key("new_switches", pa.list_(_TEXT), "the path that it took"),
+        _key("reason", _TEXT, "why, in a sentence"),
+        _key("gain_ns", _INT, "by how much the new path was shorter, null where that was not the reason"),
+    ),
+    is_merged=False,
+)
+
 COUNTERS: Final = Table(
     "counters",
     (
@@ -242,5 +259,5 @@ JOB_CHILDREN: Final = Table(
     ),
 )
 
-_ALL = (LINKS, PATHS, EVENTS, DROPS, REPORTERS, CLOCKS, COUNTERS, JOBS, JOB_CHILDREN)
+_ALL = (LINKS, PATHS, EVENTS, MOVES, DROPS, REPORTERS, CLOCKS, COUNTERS, JOBS, JOB_CHILDREN)
 TABLES: Final = {table.name: table for table in _ALL}

@@ -10,6 +10,7 @@ from controller.common.errors import NotFoundError
 from controller.network.intents import FlowSpec
 from controller.network.paths.deciding.graph import PathFigures
 from controller.network.paths.records.values import Explanation
+from controller.network.paths.service.move_reports import move_of
 from dataplane.topology.values import LinkKey
 
 _MOST_OF_LINK: Final = 200
@@ -75,7 +76,7 @@ def why_answer(explanation: Explanation) -> dict[str, Any]:
         "figures_age_ns": explanation.figures_age_ns,
         "words": words,
         "alternatives": [_alternative(figures, present) for figures in explanation.candidates],
-        "decision": move_value(explanation.moves[0]) if explanation.moves else None,
+        "decision": move_value(move_of(explanation.moves[0])) if explanation.moves else None,
     }
 
 

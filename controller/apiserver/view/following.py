@@ -14,6 +14,7 @@ from collectors.feed.client import FeedClient, FeedClientSettings
 from controller.apiserver.settings import ViewSettings
 from controller.apiserver.view.state import SHOWN_NS, NetworkView
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
+from controller.network.paths.service.move_reports import move_of
 from dataplane.errors import MillraceError
 
 LOGGER: Final = logging.getLogger("millrace.view")
@@ -105,4 +106,4 @@ async def _ask(view: NetworkView, routes: RouteClient) -> None:
 
 async def _moves(view: NetworkView, routes: RouteClient) -> None:
     async for decision in routes.decisions(_RECENT):
-        view.take_move(decision)
+        view.take_move(move_of(decision))

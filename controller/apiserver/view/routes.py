@@ -61,6 +61,7 @@ _From = Annotated[int | None, QueryParameter(name="from", ge=0, le=1 << 62, desc
 _To = Annotated[int | None, QueryParameter(name="to", ge=0, le=1 << 62, description="End of the series (ns).")]
 _Begin = Annotated[int, QueryParameter(name="from", ge=0, le=1 << 62, description="Begin of the span, ns since 1970.")]
 _End = Annotated[int, QueryParameter(name="to", ge=0, le=1 << 62, description="End of the span, ns since 1970.")]
+_At = Annotated[int | None, QueryParameter(ge=0, le=1 << 62, description="A time in the past (ns).")]
 _Speed = Annotated[float, QueryParameter(gt=0, description="Seconds of it in a second.")]
 _Number = Annotated[int | None, QueryParameter(ge=0, le=65_535)]
 
@@ -105,7 +106,7 @@ async def page(settings: ViewSettings, urls: tuple[str, ...], service: Service) 
         if view is not None and settings.history is not None:
             from controller.apiserver.view.past import Past  # noqa: PLC0415 - DuckDB
 
-            past = Past(Path(settings.history), view, routes)
+            past = Past(Path(settings.history), view)
             stack.callback(past.close)
         broadcast = Broadcast(view, files.build, now_ns, most=settings.viewers)
         group = await stack.enter_async_context(asyncio.TaskGroup())
@@ -162,8 +163,14 @@ def _present(network: _Network, broadcast: Broadcast) -> list[Any]:
         return _stream(_while_valid(caller, broadcast.open()))
 
     @get("/flows", operation_id="viewFlows", summary="The flows of the highest rate.")
-    async def flows(limit: Annotated[int, QueryParameter(ge=1, le=MOST_FLOWS)] = MOST_FLOWS) -> Response[bytes]:
-        return _json(flows_answer(network.known, limit))
+    async def flows(
+        limit: Annotated[int, QueryParameter(ge=1, le=MOST_FLOWS)] = MOST_FLOWS, at: _At = None
+    ) -> Response[bytes]:
+        if at is None:
+            return _json(flows_answer(network.known, limit))
+        if network.past is None:
+            raise NotFoundError(_NO_HISTORY)
+        return _json(await network.past.flows(at, limit))
 
     @get("/why", operation_id="viewWhy", summary="Why a flow is where it is.")
     async def why(

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.state.link_states import link_states_of
-from collectors.values import Event, EventNote, LinkCondition, Phase, Snapshot
+from collectors.values import Event, EventNote, FlowMove, LinkCondition, Phase, Snapshot
 from controller.apiserver.view import frames
 from controller.apiserver.view.frames import Bytes, Frame
 from controller.common.errors import NotFoundError
-from controller.network.paths.deciding.decide import Decision
 from controller.network.paths.drains import Drains
 from controller.network.paths.records.values import Drain
 from dataplane.clock import NS_PER_S
@@ -94,7 +93,7 @@ class NetworkView:
         self.snapshot: Snapshot | None = None
         self._seen_ns: dict[str, int | None] = dict.fromkeys(self._sources)
         self._problems: dict[str, str] = {}
-        self._moves: deque[Decision] = deque(maxlen=_MOST_MOVES)
+        self._moves: deque[FlowMove] = deque(maxlen=_MOST_MOVES)
         self._events: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
         self._drained: list[dict[str, Any]] = []
         self._notes: dict[str, Any] = {"uncertain": [], "drained": self._drained}
@@ -137,11 +136,11 @@ class NetworkView:
         self.hear("collector")
         self._show(links, time_ns)
 
-    def take_move(self, decision: Decision) -> None:
+    def take_move(self, move: FlowMove) -> None:
         """Show a move of a flow; after a restart of the path server the same ones may come again."""
         self.hear("path server")
-        if decision not in self._moves:
-            self._moves.append(decision)
+        if move not in self._moves:
+            self._moves.append(move)
             self.on_frame(Frame.MOVES, self.moves_frame())
 
     def take_events(self, events: Sequence[Event]) -> None:
@@ -352,26 +351,24 @@ class NetworkView:
 _KINDS: Final = {"LinkKey": "link", "FlowKey": "flow", "ReporterKey": "reporter"}
 
 
-def move_value(move: Decision) -> dict[str, Any]:
+def move_value(move: FlowMove) -> dict[str, Any]:
     """Return a move as the page shows it."""
-    of_path = {figures.switches: figures for figures in move.candidates}
-    old, new = of_path.get(move.old_path), of_path.get(move.new_path)
-    flow = move.flow
+    src_port, dst_port = move.src_port, move.dst_port
     return {
-        "id": f"{move.time_ns}-{flow.src_host}-{flow.dst_host}-{flow.src_port or 0}-{flow.dst_port or 0}",
+        "id": f"{move.time_ns}-{move.src_host}-{move.dst_host}-{src_port or 0}-{dst_port or 0}",
         "at_ns": move.time_ns,
         "flow": {
-            "src": flow.src_host,
-            "dst": flow.dst_host,
-            "protocol": flow.protocol,
-            "src_port": flow.src_port,
-            "dst_port": flow.dst_port,
+            "src": move.src_host,
+            "dst": move.dst_host,
+            "protocol": move.protocol,
+            "src_port": src_port,
+            "dst_port": dst_port,
         },
-        "text": flow_text(flow.src_host, flow.dst_host, flow.src_port, flow.dst_port),
+        "text": flow_text(move.src_host, move.dst_host, src_port, dst_port),
         "old": list(move.old_path),
         "new": list(move.new_path),
         "reason": move.reason,
-        "gain_ns": None if old is None or new is None or not old.usable else old.cost_ns - new.cost_ns,
+        "gain_ns": move.gain_ns,
     }
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.common.errors import ControllerError
-from controller.network.base_paths import Arrows, NextHops, next_hops
+from controller.network.base_paths import Arrows, BaseHops, NextHops, next_hops
 from controller.network.intents import WeightedRoute
 from controller.network.owners.base import ObservedState, Owner, Refusal, RefusalCounts, Verdict
 from controller.network.owners.route_views import LAYER, RouteTables, RouteView, is_route_layer
@@ -156,7 +156,7 @@ class RoutesOwner(Owner):
             self.weighted, spreads = (), spreads_of(self.topology, hops, ())
         self._follow(hops, spreads)
 
-    def _follow(self, hops: NextHops, spreads: Spreads) -> None:
+    def _follow(self, hops: BaseHops, spreads: Spreads) -> None:
         """Take other base routes, and the weights in force over them."""
         for name in self._switches_changed(hops):
             self._base[name] = self._wanted[name] = self._entities_by(hops, name, {})

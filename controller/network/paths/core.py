@@ -298,8 +298,8 @@ class PathServerCore:
             return effect, after
         dead = self._decider.dead_links()
         now, then = self.engineer.foresee(*self._demands(snapshot, after), dead, after.links, now_ns)
-        effect = replace(effect, fullest_before=None, utilisation_before=now, fullest_after=None, utilisation_after=then)
-        return effect, after
+        effect = replace(effect, fullest_before=None, fullest_after=None)
+        return replace(effect, utilisation_before=now, utilisation_after=then), after
 
     def _present_path(self, flow: FlowSpec, default: Path) -> Path:
         """Return the path that a flow is on, the default where no base path is known either."""

@@ -294,7 +294,7 @@ def query(
     folder: Annotated[Path, typer.Option("--history", "-d", metavar="FOLDER", help="The collector's history.")],
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Query a history in SQL (DuckDB): links, paths, events, drops, reporters, clocks, counters; read-only."""
+    """Query a history in SQL (DuckDB): links, paths, events, moves, drops, reporters, clocks, counters; read-only."""
     from collectors.history.query import query as ask_history  # noqa: PLC0415
 
     answer = ask_history(folder, statement, lambda problem: typer.echo(f"millrace telemetry: {problem}", err=True))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
@@ -23,7 +23,7 @@ from collectors.feed import links_pb2, records_pb2
 from collectors.feed.records import records_message
 from collectors.feed.statuses import statuses_of
 from collectors.record_columns import RecordColumns
-from collectors.values import LinkStatus, NetworkSignals, Snapshot
+from collectors.values import FlowMove, LinkStatus, NetworkSignals, Snapshot
 from controller.common.errors import DeadPathError, NoSuchPathError, PathError, StaleDrainsError
 from controller.common.tracing import UNTRACED, Traces
 from controller.network.intents import FlowSpec, RouteSet
@@ -54,6 +54,7 @@ from controller.network.paths.service.messages import (
     records_asked,
     route_set_message,
 )
+from controller.network.paths.service.move_reports import MoveReports
 from controller.network.paths.service.tracing import Round, traced
 from controller.network.paths.settings import PathServerSettings
 from dataplane.clock import NS_PER_S, Clock
@@ -119,6 +120,10 @@ class Feed(Protocol):
         """Yield signs that the network has changed."""
         ...
 
+    async def note_moves(self, moves: Sequence[FlowMove]) -> None:
+        """Report decisions to the collector."""
+        ...
+
 
 class PathServer:
     """Runs a core on a feed and serves it; construct it inside a running event loop."""
@@ -138,6 +143,7 @@ class PathServer:
         self._pending: asyncio.Queue[RecordColumns] = asyncio.Queue(MAX_PENDING_BATCHES)
         self._subscribers: set[asyncio.Queue[Decision]] = set()
         self._balance_subscribers: set[asyncio.Queue[Rebalance]] = set()
+        self._move_reports = MoveReports()
         self._routes = core.routes
         self._sent: tuple[RouteSet, bytes] | None = None
         self._recent = deque(core.decisions, maxlen=RECENT_DECISIONS)
@@ -187,6 +193,7 @@ class PathServer:
                 group.create_task(self._look_at_once(feed), name="decide on link changes")
                 group.create_task(self._decide(), name="decide")
                 group.create_task(self._follow_signals(feed), name="follow signals")
+                group.create_task(self._move_reports.run(feed), name="report decisions")
                 if self._settings.records.reports_per_s:
                     group.create_task(self._receive(feed), name="receive records")
                     group.create_task(self._record(), name="record")
@@ -305,6 +312,7 @@ class PathServer:
             return
         routes = traced(self._traces, round_, result)
         self._recent.extend(result.moves)
+        self._move_reports.add(result.moves)
         self._recent_changes.extend(result.rebalances)
         for decision in result.moves:
             LOGGER.info("%s->%s: %s", decision.flow.src_host, decision.flow.dst_host, decision.reason)

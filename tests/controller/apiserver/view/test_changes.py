@@ -72,8 +72,8 @@ def test_events_rules_and_pins_are_changed_and_audited() -> None:
             "rule slow",
             "remove rule slow",
             "rule slow as in the settings",
-            "pin h1",
-            "release h1",
+            "pin h1 -> h2 to s1-s3-s2",
+            "release h1 -> h2",
             "drain s1->s2",
             "put back s1->s2",
         } <= done.keys()

@@ -124,7 +124,7 @@ def test_a_link_is_drained_and_put_back(visit: Visit, view: ComputedView) -> Non
     view.may = ["drain"]
     visit.page.reload()
     visit.page.wait_for_selector(".verdict")
-    visit.go("#/map?link=kscy&to=dnvr")
+    visit.go("#/now?link=kscy&to=dnvr")
     visit.page.get_by_role("button", name="Drain …").click()
     dialog = visit.page.get_by_role("dialog", name="Drain kscy->dnvr")
     dialog.get_by_text("further measured flows on it").wait_for()
@@ -149,7 +149,7 @@ def test_two_tabs_drain_one_after_the_other(visit: Visit, view: ComputedView) ->
     view.may = ["drain"]
     visit.page.reload()
     visit.page.wait_for_selector(".verdict")
-    visit.go("#/map?node=kscy")
+    visit.go("#/now?node=kscy")
     visit.page.get_by_role("button", name="Drain …").click()
     dialog = visit.page.get_by_role("dialog", name="Drain kscy")
     dialog.get_by_text("stays: it is their only switch").wait_for()
@@ -166,7 +166,7 @@ def test_two_tabs_drain_one_after_the_other(visit: Visit, view: ComputedView) ->
 
 
 def test_a_viewer_sees_no_button_that_changes(visit: Visit) -> None:
-    visit.go("#/map?link=snva&to=losa")
+    visit.go("#/now?link=snva&to=losa")
     visit.sees("Drained: no new traffic is placed here.")
     assert visit.page.get_by_role("button", name="rain …").count() == 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Final, Protocol
 
@@ -13,14 +13,16 @@ from collectors.collector import Collector
 from collectors.contests import ContestWatch
 from collectors.events.rules import RuleSettings
 from collectors.events.service import EventService
+from collectors.events.store import EventStore
 from collectors.exporters.settings import GnmiSettings, SflowSettings
-from collectors.feed.server import FeedServer, FeedSettings
+from collectors.feed.server import FeedServer, FeedSettings, MoveSink
 from collectors.history.settings import HistorySettings
 from collectors.ingest.receiver import ReceiverSettings, ReportReceiver
 from collectors.ingest.silence import watch_for_silence
 from collectors.metrics.settings import MetricsSettings
 from collectors.overload import monitor_of
 from collectors.settings import CollectorSettings
+from collectors.values import FlowMove
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict
 from dataplane.daemon import Daemon, Lifecycle, Reload
@@ -80,12 +82,15 @@ async def serve(
     `on_events` gets the service of the rules, which may be replaced while it runs.
     """
     collector = Collector(topology, clock, settings.collector)
-    events = EventService(collector, settings.events)
     with ExitStack() as undo:
+        store = None if settings.events.database is None else EventStore(settings.events.database)
+        if store is not None:
+            undo.callback(store.close)
+        events = EventService(collector, settings.events, store=store, wall_ns=wall_ns)
         receiver = ReportReceiver(collector, settings.receiver, clock)
         undo.callback(receiver.close)
-        extras = _extras(settings, collector, events, receiver, topology, clock, wall_ns, undo)
-        feed = FeedServer(collector, settings.feed, events)
+        extras, take_moves = _extras(settings, collector, events, receiver, topology, clock, wall_ns, undo)
+        feed = FeedServer(collector, settings.feed, events, take_moves)
         undo.pop_all()
     await feed.start()
     try:
@@ -102,6 +107,8 @@ async def serve(
         await _work_until(stop, [*works, _then_wait(silence, stop)])
     finally:
         await feed.stop()
+        if store is not None:
+            store.close()
 
 
 async def _work_until(stop: asyncio.Event, works: Iterable[Coroutine[None, None, None]]) -> None:
@@ -149,8 +156,11 @@ def _extras(  # noqa: PLR0917 - what a collector has
     clock: Clock,
     wall_ns: Callable[[], int],
     undo: ExitStack,
-) -> list[_Service]:
-    """Return the optional parts; `undo` closes them. Libraries of unused ones are not loaded."""
+) -> tuple[list[_Service], MoveSink]:
+    """Return the optional parts, and what takes decisions about paths; `undo` closes them.
+
+    Libraries of unused ones are not loaded.
+    """
     extras: list[_Service] = []
     if settings.gnmi is not None:
         from collectors.exporters.gnmi_sessions import GnmiReceiver  # noqa: PLC0415
@@ -164,11 +174,14 @@ def _extras(  # noqa: PLR0917 - what a collector has
         sflow = SflowReceiver(collector, topology, settings.sflow, clock)
         extras.append(sflow)
         undo.callback(sflow.close)
+    take_moves: MoveSink = _forget
     if settings.history is not None:
         from collectors.history.recorder import HistoryRecorder  # noqa: PLC0415
 
         history = HistoryRecorder(collector, topology, settings.history, wall_ns, LOGGER.warning)
         events.subscribe(history.add_events)
+        events.subscribe_notes(history.add_note)
+        take_moves = history.add_moves
         collector.subscribe_drops(history.add_drops)
         extras.append(history)
         undo.callback(history.close)
@@ -179,16 +192,21 @@ def _extras(  # noqa: PLR0917 - what a collector has
         metrics = MetricsService(collector, topology, events, settings.metrics, nic_statistics=statistics)
         extras.append(metrics)
         undo.callback(metrics.close)
-    return extras
+    return extras, take_moves
+
+
+def _forget(_: Sequence[FlowMove]) -> None:
+    """Take decisions about paths where there is no history."""
 
 
 def reload_of(events: EventService, say: Callable[[str], None]) -> Reload[CollectorProcessSettings]:
     """Return the reload of a collector by SIGHUP: its rules. `say` gets one line with the outcome."""
 
     def replace(settings: CollectorProcessSettings) -> str:
-        rules = settings.events.rules
-        events.replace(rules)
-        return f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'} in force"
+        events.reload(settings.events.rules)
+        count, changed = len(events.rules), len(events.state.changes)
+        kept = f", with {changed} {'change' if changed == 1 else 'changes'} made at run time" if changed else ""
+        return f"{count} {'rule' if count == 1 else 'rules'} in force{kept}"
 
     return Reload(replace, "keeping the previous rules", keys=RELOADED, say=say)
 

@@ -249,7 +249,9 @@ class LinkCondition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkStatus:
-    """Controller's report on a directed link: its condition, how long it has lasted (ns), and why the link is down.
+    """Controller's report on a directed link: its condition, how long it has lasted (ns), and the cause.
+
+    The cause is why the link is down, or `drained` for one that works and is drained; else it is empty.
 
     It follows from port states and from hellos between the switches, never from traffic or its absence.
     """
@@ -449,6 +451,26 @@ class NetworkSignals:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowMove:
+    """A decision about a flow's path, as a path server reports it: hosts and switches by name, `time_ns` since 1970.
+
+    Protocol and ports are None for all traffic between two hosts. `gain_ns` is by how much the new path was shorter,
+    None where that was not the reason.
+    """
+
+    time_ns: int
+    src_host: str
+    dst_host: str
+    protocol: int | None
+    src_port: int | None
+    dst_port: int | None
+    old_path: tuple[str, ...]
+    new_path: tuple[str, ...]
+    reason: str
+    gain_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CollectorStatus:
     """Counters by name (see `collectors.counters`), why the last bad report was refused, and the collector's load."""
 
@@ -490,10 +512,20 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class EventNote:
+    """Acknowledgement of an event: by whom, in which words, and when (ns since 1970)."""
+
+    by: str
+    text: str
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """A rule's verdict on one figure of one subject; `evidence` oldest first, the rule's own figure among it.
 
     `threshold` is what `value` crossed: the rule's limit, its clear limit, or a change point's level before the change.
+    `note` is None until somebody has acknowledged the event.
     """
 
     time_ns: int
@@ -504,3 +536,4 @@ class Event:
     threshold: float
     phase: Phase
     evidence: tuple[Evidence, ...] = ()
+    note: EventNote | None = None

@@ -31,6 +31,7 @@ _RULES: Final = (
     ("demo store", "producer", "@hosts"),
     ("paths set", "path", "@switches"),
     ("paths .*", "link", "@links"),
+    ("paths (drain|undrain)", "element", "@links"),
     ("(ports|table|counter|register|switch) .*", "address", "@switch-addresses"),
     ("store (names|counters)", "switch", "@switch-addresses"),
     ("nic .*", "interface", "@interfaces"),

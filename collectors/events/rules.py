@@ -113,6 +113,9 @@ class RuleSettings(Settings, frozen=True):
     keep_events: Positive = 10_000
     """Number of events kept for later queries."""
 
+    database: str | None = None
+    """File that keeps acknowledgements and rules changed at run time across restarts; null: they end with it."""
+
     def __post_init__(self) -> None:
         """Raise ValueError for rules that share a name."""
         check_names(self.rules)

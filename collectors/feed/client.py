@@ -11,9 +11,11 @@ from typing import Final, TypeVar
 from google.protobuf.message import Message
 
 from collectors.errors import FeedError
+from collectors.events.changes import RuleState
 from collectors.events.rules import Rule
 from collectors.feed import events_pb2, feed_pb2, records_pb2
-from collectors.feed.events import events_of, rules_message, rules_of
+from collectors.feed.events import event_of, events_of, rules_message, state_of
+from collectors.feed.moves import moves_message
 from collectors.feed.records import drops_of, record_columns_of
 from collectors.feed.signals import signals_of
 from collectors.feed.statuses import statuses_message
@@ -23,6 +25,7 @@ from collectors.values import (
     CollectorStatus,
     DropRecord,
     Event,
+    FlowMove,
     HopRecord,
     JobNote,
     LinkStatus,
@@ -95,7 +98,8 @@ class FeedClient(ServiceClient):
     def events(self, since_ns: int | None = None) -> AsyncGenerator[tuple[Event, ...], None]:
         """Yield events as rules raise and clear them, endlessly; first those kept since a time, if one is given.
 
-        An empty batch marks the start of a subscription. After a break the same kept events may be repeated.
+        An empty batch marks the start of a subscription. After a break the same kept events may be repeated. The first
+        batch begins with events that have been open for longer, if a time is given.
         """
         request = feed_pb2.WatchEventsRequest(since_ns=since_ns)
         return self._watch("WatchEvents", request, events_pb2.Events, events_of)
@@ -109,15 +113,39 @@ class FeedClient(ServiceClient):
                     value = value_of(answer)
                 yield value
 
+    async def acknowledge(self, rule: str, subject: str, text: str, *, by: str = "", withdraw: bool = False) -> Event:
+        """Acknowledge an open event, or withdraw that; raise FeedError where there is none.
+
+        `by` is on whose behalf; only a service may name somebody else than itself.
+        """
+        request = events_pb2.Acknowledgement(rule=rule, subject=subject, text=text, withdrawn=withdraw)
+        if by:
+            request.by = by
+        with self._decoding():
+            return event_of(await self._ask("Acknowledge", request, events_pb2.Event))
+
     async def rules(self) -> tuple[Rule, ...]:
         """Return the current rules; raise FeedError when the collector cannot be reached."""
+        return (await self.rule_state()).rules
+
+    async def rule_state(self) -> RuleState:
+        """Return the current rules, and how they differ from the settings; raise FeedError."""
         answer = await self._ask("GetRules", feed_pb2.GetRulesRequest(), events_pb2.RuleSet)
         with self._decoding():
-            return rules_of(answer)
+            return state_of(answer)
 
-    async def set_rules(self, rules: Sequence[Rule]) -> None:
-        """Replace all rules with these; raise FeedError when the collector rejects them."""
-        await self._ask("SetRules", rules_message(rules), events_pb2.RuleSet)
+    async def set_rules(self, rules: Sequence[Rule], *, by: str = "", version: str | None = None) -> RuleState:
+        """Replace all rules with these; raise FeedError when the collector rejects them.
+
+        With `version`, it also rejects them if the rules in force are of another one. `by` as in `acknowledge`.
+        """
+        request = rules_message(rules)
+        if by:
+            request.by = by
+        if version is not None:
+            request.version = version
+        with self._decoding():
+            return state_of(await self._ask("SetRules", request, events_pb2.RuleSet))
 
     async def name_jobs(self, notes: Mapping[int, JobNote]) -> None:
         """Report all jobs that run, by their numbers; raise FeedError when the collector cannot be reached."""
@@ -128,6 +156,10 @@ class FeedClient(ServiceClient):
     async def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
         """Report the condition of all watched links; raise FeedError when the collector cannot be reached."""
         await self._ask("NoteLinks", statuses_message(statuses), feed_pb2.NoteLinksResponse)
+
+    async def note_moves(self, moves: Sequence[FlowMove]) -> None:
+        """Report decisions about flows' paths, at most 1,000, for the history; raise FeedError if that fails."""
+        await self._ask("NoteMoves", moves_message(moves), feed_pb2.NoteMovesResponse)
 
     async def status(self) -> CollectorStatus:
         """Return the collector's counters; raise FeedError when it cannot be reached."""

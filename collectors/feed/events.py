@@ -8,12 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
+from collectors.events.changes import RuleChange, RuleState
 from collectors.events.rules import ChangeSettings, Rule, check_names
 from collectors.events.scopes import Scope
 from collectors.feed import events_pb2 as messages
 from collectors.feed.columns import Enumeration, put, take
 from collectors.feed.keys import flow_in, flow_out
-from collectors.values import ChildKey, Event, Evidence, FlowKey, JobKey, Phase, ReporterKey, Subject
+from collectors.values import ChildKey, Event, EventNote, Evidence, FlowKey, JobKey, Phase, ReporterKey, Subject
 from dataplane.config.writing import by_keys
 from dataplane.rpc.errors import MessageError
 from dataplane.topology.values import LinkKey
@@ -22,6 +23,7 @@ _PHASES: Final = Enumeration(Phase, messages.Phase.DESCRIPTOR)
 _SCOPES: Final = Enumeration(Scope, messages.Scope.DESCRIPTOR)
 _EVENT: Final = ("time_ns", "rule", "figure", "value", "threshold")
 _EVIDENCE: Final = ("time_ns", "figure", "value")
+_NOTE: Final = ("by", "text", "at_ns")
 _RULE: Final = tuple(name for name in Rule.__struct_fields__ if name not in {"scope", "change", "match"})
 _CHANGE: Final = ChangeSettings.__struct_fields__
 _SUBJECTS: Final = {"link": LinkKey, "reporter": ReporterKey, "job": JobKey, "child": ChildKey}
@@ -32,26 +34,66 @@ _FIELDS: Final = {name: tuple(field.name for field in fields(kind)) for name, ki
 
 def events_message(events: Sequence[Event]) -> messages.Events:
     """Return events as a message."""
-    message = messages.Events()
-    for event in events:
-        _write_event(message.events.add(phase=_PHASES.numbers[event.phase]), event)
-    return message
+    return messages.Events(events=map(event_message, events))
 
 
 def events_of(message: messages.Events) -> tuple[Event, ...]:
     """Return the events of a message; raise MessageError for what this version does not know."""
-    return tuple(map(_event_of, message.events))
+    return tuple(map(event_of, message.events))
+
+
+def event_message(event: Event) -> messages.Event:
+    """Return an event as a message."""
+    message = messages.Event(phase=_PHASES.numbers[event.phase])
+    put(message, event, _EVENT)
+    _write_subject(message, event.subject)
+    for row in event.evidence:
+        put(message.evidence.add(), row, _EVIDENCE)
+    if event.note is not None:
+        put(message.note, event.note, _NOTE)
+    return message
+
+
+def event_of(message: messages.Event) -> Event:
+    """Return the event of a message; raise MessageError for what this version does not know."""
+    time_ns, rule, figure, value, threshold = take(message, _EVENT)
+    phase, subject = _PHASES.member(message.phase), _subject_of(message)
+    evidence = tuple(Evidence(*take(row, _EVIDENCE)) for row in message.evidence)
+    note = EventNote(*take(message.note, _NOTE)) if message.HasField("note") else None
+    return Event(time_ns, rule, subject, figure, value, threshold, phase, evidence, note)
 
 
 def rules_message(rules: Sequence[Rule]) -> messages.RuleSet:
     """Return rules as a message."""
-    message = messages.RuleSet()
-    for rule in rules:
-        rule_message = message.rules.add(scope=_SCOPES.numbers[rule.scope], match=rule.match)
-        put(rule_message, rule, _RULE)
-        if rule.change is not None:
-            put(rule_message.change, rule.change, _CHANGE)
+    return messages.RuleSet(rules=map(_rule_message, rules))
+
+
+def state_message(state: RuleState) -> messages.RuleSet:
+    """Return the rules in force, and how they differ from the settings, as a message."""
+    message = rules_message(state.rules)
+    message.version = state.version
+    for change in state.changes:
+        row = message.changes.add(name=change.name, by=change.by, at_ns=change.at_ns)
+        if change.rule is not None:
+            row.rule.CopyFrom(_rule_message(change.rule))
+        if change.settings_rule is not None:
+            row.settings_rule.CopyFrom(_rule_message(change.settings_rule))
     return message
+
+
+def state_of(message: messages.RuleSet) -> RuleState:
+    """Return the rules in force of a message; raise MessageError as `rules_of` does."""
+    changes = tuple(
+        RuleChange(
+            row.name,
+            _rule_of(row.rule) if row.HasField("rule") else None,
+            _rule_of(row.settings_rule) if row.HasField("settings_rule") else None,
+            row.by,
+            row.at_ns,
+        )
+        for row in message.changes
+    )
+    return RuleState(rules_of(message), changes)
 
 
 def rules_of(message: messages.RuleSet) -> tuple[Rule, ...]:
@@ -62,20 +104,6 @@ def rules_of(message: messages.RuleSet) -> tuple[Rule, ...]:
     except ValueError as error:
         raise MessageError(str(error)) from error
     return rules
-
-
-def _write_event(message: messages.Event, event: Event) -> None:
-    put(message, event, _EVENT)
-    _write_subject(message, event.subject)
-    for row in event.evidence:
-        put(message.evidence.add(), row, _EVIDENCE)
-
-
-def _event_of(message: messages.Event) -> Event:
-    time_ns, rule, figure, value, threshold = take(message, _EVENT)
-    phase, subject = _PHASES.member(message.phase), _subject_of(message)
-    evidence = tuple(Evidence(*take(row, _EVIDENCE)) for row in message.evidence)
-    return Event(time_ns, rule, subject, figure, value, threshold, phase, evidence)
 
 
 def _write_subject(message: messages.Event, subject: Subject) -> None:
@@ -96,6 +124,14 @@ def _subject_of(message: messages.Event) -> Subject:
         return flow_in(message.flow)
     subject: Subject = _SUBJECTS[name](*take(getattr(message, name), _FIELDS[name]))
     return subject
+
+
+def _rule_message(rule: Rule) -> messages.Rule:
+    message = messages.Rule(scope=_SCOPES.numbers[rule.scope], match=rule.match)
+    put(message, rule, _RULE)
+    if rule.change is not None:
+        put(message.change, rule.change, _CHANGE)
+    return message
 
 
 def _rule_of(message: messages.Rule) -> Rule:

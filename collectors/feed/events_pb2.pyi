@@ -72,8 +72,18 @@ class Evidence(_message.Message):
     value: float
     def __init__(self, time_ns: _Optional[int] = ..., figure: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
 
+class EventNote(_message.Message):
+    __slots__ = ("by", "text", "at_ns")
+    BY_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    AT_NS_FIELD_NUMBER: _ClassVar[int]
+    by: str
+    text: str
+    at_ns: int
+    def __init__(self, by: _Optional[str] = ..., text: _Optional[str] = ..., at_ns: _Optional[int] = ...) -> None: ...
+
 class Event(_message.Message):
-    __slots__ = ("time_ns", "rule", "link", "flow", "reporter", "job", "child", "figure", "value", "threshold", "phase", "evidence")
+    __slots__ = ("time_ns", "rule", "link", "flow", "reporter", "job", "child", "figure", "value", "threshold", "phase", "evidence", "note")
     TIME_NS_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
     LINK_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +96,7 @@ class Event(_message.Message):
     THRESHOLD_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     EVIDENCE_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
     time_ns: int
     rule: str
     link: _link_pb2.Link
@@ -98,7 +109,22 @@ class Event(_message.Message):
     threshold: float
     phase: Phase
     evidence: _containers.RepeatedCompositeFieldContainer[Evidence]
-    def __init__(self, time_ns: _Optional[int] = ..., rule: _Optional[str] = ..., link: _Optional[_Union[_link_pb2.Link, _Mapping]] = ..., flow: _Optional[_Union[_keys_pb2.FlowKey, _Mapping]] = ..., reporter: _Optional[_Union[ReporterKey, _Mapping]] = ..., job: _Optional[_Union[JobKey, _Mapping]] = ..., child: _Optional[_Union[ChildKey, _Mapping]] = ..., figure: _Optional[str] = ..., value: _Optional[float] = ..., threshold: _Optional[float] = ..., phase: _Optional[_Union[Phase, str]] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping]]] = ...) -> None: ...
+    note: EventNote
+    def __init__(self, time_ns: _Optional[int] = ..., rule: _Optional[str] = ..., link: _Optional[_Union[_link_pb2.Link, _Mapping]] = ..., flow: _Optional[_Union[_keys_pb2.FlowKey, _Mapping]] = ..., reporter: _Optional[_Union[ReporterKey, _Mapping]] = ..., job: _Optional[_Union[JobKey, _Mapping]] = ..., child: _Optional[_Union[ChildKey, _Mapping]] = ..., figure: _Optional[str] = ..., value: _Optional[float] = ..., threshold: _Optional[float] = ..., phase: _Optional[_Union[Phase, str]] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping]]] = ..., note: _Optional[_Union[EventNote, _Mapping]] = ...) -> None: ...
+
+class Acknowledgement(_message.Message):
+    __slots__ = ("rule", "subject", "text", "by", "withdrawn")
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    WITHDRAWN_FIELD_NUMBER: _ClassVar[int]
+    rule: str
+    subject: str
+    text: str
+    by: str
+    withdrawn: bool
+    def __init__(self, rule: _Optional[str] = ..., subject: _Optional[str] = ..., text: _Optional[str] = ..., by: _Optional[str] = ..., withdrawn: _Optional[bool] = ...) -> None: ...
 
 class Events(_message.Message):
     __slots__ = ("events",)
@@ -152,8 +178,28 @@ class Rule(_message.Message):
     evidence: int
     def __init__(self, name: _Optional[str] = ..., figure: _Optional[str] = ..., scope: _Optional[_Union[Scope, str]] = ..., above: _Optional[float] = ..., below: _Optional[float] = ..., change: _Optional[_Union[Change, _Mapping]] = ..., clear: _Optional[float] = ..., hold_ns: _Optional[int] = ..., clear_hold_ns: _Optional[int] = ..., match: _Optional[_Iterable[str]] = ..., per_second: _Optional[bool] = ..., least_samples: _Optional[int] = ..., evidence: _Optional[int] = ...) -> None: ...
 
+class RuleChange(_message.Message):
+    __slots__ = ("name", "rule", "settings_rule", "by", "at_ns")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_RULE_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    AT_NS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    rule: Rule
+    settings_rule: Rule
+    by: str
+    at_ns: int
+    def __init__(self, name: _Optional[str] = ..., rule: _Optional[_Union[Rule, _Mapping]] = ..., settings_rule: _Optional[_Union[Rule, _Mapping]] = ..., by: _Optional[str] = ..., at_ns: _Optional[int] = ...) -> None: ...
+
 class RuleSet(_message.Message):
-    __slots__ = ("rules",)
+    __slots__ = ("rules", "changes", "version", "by")
     RULES_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
     rules: _containers.RepeatedCompositeFieldContainer[Rule]
-    def __init__(self, rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ...) -> None: ...
+    changes: _containers.RepeatedCompositeFieldContainer[RuleChange]
+    version: str
+    by: str
+    def __init__(self, rules: _Optional[_Iterable[_Union[Rule, _Mapping]]] = ..., changes: _Optional[_Iterable[_Union[RuleChange, _Mapping]]] = ..., version: _Optional[str] = ..., by: _Optional[str] = ...) -> None: ...

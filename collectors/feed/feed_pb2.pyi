@@ -70,6 +70,10 @@ class NoteLinksResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class NoteMovesResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class GetStatusRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -239,6 +243,36 @@ class JobNotes(_message.Message):
     NOTES_FIELD_NUMBER: _ClassVar[int]
     notes: _containers.RepeatedCompositeFieldContainer[JobNote]
     def __init__(self, notes: _Optional[_Iterable[_Union[JobNote, _Mapping]]] = ...) -> None: ...
+
+class FlowMove(_message.Message):
+    __slots__ = ("time_ns", "src_host", "dst_host", "protocol", "src_port", "dst_port", "old_path", "new_path", "reason", "gain_ns")
+    TIME_NS_FIELD_NUMBER: _ClassVar[int]
+    SRC_HOST_FIELD_NUMBER: _ClassVar[int]
+    DST_HOST_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    SRC_PORT_FIELD_NUMBER: _ClassVar[int]
+    DST_PORT_FIELD_NUMBER: _ClassVar[int]
+    OLD_PATH_FIELD_NUMBER: _ClassVar[int]
+    NEW_PATH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    GAIN_NS_FIELD_NUMBER: _ClassVar[int]
+    time_ns: int
+    src_host: str
+    dst_host: str
+    protocol: int
+    src_port: int
+    dst_port: int
+    old_path: _containers.RepeatedScalarFieldContainer[str]
+    new_path: _containers.RepeatedScalarFieldContainer[str]
+    reason: str
+    gain_ns: int
+    def __init__(self, time_ns: _Optional[int] = ..., src_host: _Optional[str] = ..., dst_host: _Optional[str] = ..., protocol: _Optional[int] = ..., src_port: _Optional[int] = ..., dst_port: _Optional[int] = ..., old_path: _Optional[_Iterable[str]] = ..., new_path: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., gain_ns: _Optional[int] = ...) -> None: ...
+
+class FlowMoves(_message.Message):
+    __slots__ = ("moves",)
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    moves: _containers.RepeatedCompositeFieldContainer[FlowMove]
+    def __init__(self, moves: _Optional[_Iterable[_Union[FlowMove, _Mapping]]] = ...) -> None: ...
 
 class CollectorStatus(_message.Message):
     __slots__ = ("taken_ns", "counters", "last_problem", "load")

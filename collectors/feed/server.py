@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import threading
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
 
+import grpc
 from google.protobuf.message import Message
 
 from collectors.collector import Collector
@@ -15,7 +18,8 @@ from collectors.counters import Count
 from collectors.errors import CollectorError
 from collectors.events.service import EventService
 from collectors.feed import events_pb2, feed_pb2, links_pb2
-from collectors.feed.events import events_message, rules_message, rules_of
+from collectors.feed.events import event_message, events_message, rules_of, state_message
+from collectors.feed.moves import moves_of
 from collectors.feed.records import drops_message, record_columns_message
 from collectors.feed.signals import SignalBoard, signals_message, tells
 from collectors.feed.snapshots import notes_of, snapshot_message, status_message
@@ -23,16 +27,21 @@ from collectors.feed.statuses import statuses_of
 from collectors.record_columns import RecordColumns
 from collectors.settings import FEED_ADDRESS, Positive
 from collectors.subscribers import Handover, RecordQueue, SharedSnapshots, next_due
-from collectors.values import DropRecord, Event, NetworkSignals, Snapshot
+from collectors.values import DropRecord, Event, EventNote, FlowMove, NetworkSignals, Snapshot
 from dataplane.clock import NS_PER_S
 from dataplane.config import Settings
+from dataplane.rpc.access.caller import CALLER
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.access.settings import TlsSettings
-from dataplane.rpc.errors import MessageError
+from dataplane.rpc.access.values import Role
+from dataplane.rpc.errors import CallError, MessageError
 from dataplane.rpc.limits import Limits
 from dataplane.rpc.server import RpcServer
 from dataplane.rpc.service import Service
 
+LOGGER: Final = logging.getLogger("millrace.collector")
+_NOTE_LENGTH: Final = 500
+MoveSink = Callable[[Sequence[FlowMove]], None]
 MAX_INTERVAL_NS: Final = 3_600_000_000_000
 
 _NEEDS: Final = {
@@ -41,10 +50,12 @@ _NEEDS: Final = {
     "WatchDrops": Permission.READ,
     "WatchSignals": Permission.READ,
     "WatchEvents": Permission.READ,
+    "Acknowledge": Permission.CHANGE,
     "GetRules": Permission.READ,
     "SetRules": Permission.OPERATE,
     "NameJobs": Permission.CHANGE,
     "NoteLinks": Permission.CHANGE,
+    "NoteMoves": Permission.CHANGE,
     "GetStatus": Permission.READ,
 }
 
@@ -84,9 +95,14 @@ class FeedServer:
     """Serves a collector's snapshots and records; construct and use it inside a running event loop."""
 
     def __init__(
-        self, collector: Collector, settings: FeedSettings | None = None, events: EventService | None = None
+        self,
+        collector: Collector,
+        settings: FeedSettings | None = None,
+        events: EventService | None = None,
+        take_moves: MoveSink = lambda _: None,
     ) -> None:
-        self._collector = collector
+        """`take_moves` gets what path servers report."""
+        self._collector, self._take_moves = collector, take_moves
         self._events = events or EventService(collector)
         self._signals = SignalBoard(collector.take_signals)
         self._settings = settings or FeedSettings()
@@ -109,10 +125,12 @@ class FeedServer:
             "WatchDrops": self._watch_drops,
             "WatchSignals": self._watch_signals,
             "WatchEvents": self._watch_events,
+            "Acknowledge": self._acknowledge,
             "GetRules": self._get_rules,
             "SetRules": self._set_rules,
             "NameJobs": self._name_jobs,
             "NoteLinks": self._note_links,
+            "NoteMoves": self._note_moves,
             "GetStatus": self._get_status,
         }
 
@@ -185,22 +203,46 @@ class FeedServer:
 
     async def _watch_events(self, request: feed_pb2.WatchEventsRequest) -> AsyncIterator[events_pb2.Events]:
         queue: asyncio.Queue[tuple[Event, ...]] = asyncio.Queue(self._settings.queue_batches)
-        unsubscribe = self._events.subscribe(lambda events: self._offer(queue, events))
+        ends = (
+            self._events.subscribe(lambda events: self._offer(queue, events)),
+            self._events.subscribe_notes(lambda event: self._offer(queue, (event,))),
+        )
         try:
-            kept = self._events.kept if request.HasField("since_ns") else ()
             # The first message, perhaps without events, confirms the subscription.
-            yield events_message([event for event in kept if event.time_ns >= request.since_ns])
+            yield events_message(self._events.since(request.since_ns) if request.HasField("since_ns") else ())
             while True:
                 yield events_message(await queue.get())
         finally:
-            unsubscribe()
+            for unsubscribe in ends:
+                unsubscribe()
+
+    async def _acknowledge(self, request: events_pb2.Acknowledgement) -> events_pb2.Event:
+        by, text = _on_behalf_of(request.by), request.text
+        if len(text) > _NOTE_LENGTH or len(by) > _NOTE_LENGTH:
+            raise CallError(grpc.StatusCode.INVALID_ARGUMENT, f"a note has at most {_NOTE_LENGTH} characters")
+        note = None if request.withdrawn else EventNote(by, text, time.time_ns())
+        try:
+            event = self._events.acknowledge(request.rule, request.subject, note)
+        except CollectorError as error:
+            raise CallError(grpc.StatusCode.NOT_FOUND, str(error)) from error
+        LOGGER.info("%s %s %s of %s", by, "withdrew a note on" if note is None else "acknowledged", *_name(event))
+        return event_message(event)
 
     async def _get_rules(self, _: feed_pb2.GetRulesRequest) -> events_pb2.RuleSet:
-        return rules_message(self._events.rules)
+        return state_message(self._events.state)
 
     async def _set_rules(self, request: events_pb2.RuleSet) -> events_pb2.RuleSet:
-        self._events.replace(rules_of(request))
-        return rules_message(self._events.rules)
+        rules, by = rules_of(request), _on_behalf_of(request.by)
+        if request.HasField("version") and request.version != self._events.state.version:
+            raise CallError(
+                grpc.StatusCode.FAILED_PRECONDITION, "somebody else has changed the rules meanwhile: read them again"
+            )
+        try:
+            self._events.replace(rules, by)
+        except CollectorError as error:
+            raise CallError(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from error
+        LOGGER.info("%s replaced the rules: %d in force", by, len(rules))
+        return state_message(self._events.state)
 
     async def _name_jobs(self, request: feed_pb2.JobNotes) -> feed_pb2.NameJobsResponse:
         self._collector.note_jobs(notes_of(request))
@@ -209,6 +251,10 @@ class FeedServer:
     async def _note_links(self, request: links_pb2.LinkStatuses) -> feed_pb2.NoteLinksResponse:
         self._collector.note_links(statuses_of(request))
         return feed_pb2.NoteLinksResponse()
+
+    async def _note_moves(self, request: feed_pb2.FlowMoves) -> feed_pb2.NoteMovesResponse:
+        self._take_moves(moves_of(request))
+        return feed_pb2.NoteMovesResponse()
 
     async def _get_status(self, _: feed_pb2.GetStatusRequest) -> feed_pb2.CollectorStatus:
         return status_message(self._collector.status())
@@ -226,6 +272,16 @@ class FeedServer:
             self._count_dropped()
         else:
             queue.put_nowait(batch)
+
+
+def _on_behalf_of(by: str) -> str:
+    """Return the name of a caller, or of the one on whose behalf a service calls."""
+    caller = CALLER.get()
+    return by if by and caller.role in {Role.ADMIN, Role.SERVICE} else caller.name
+
+
+def _name(event: Event) -> tuple[str, str]:
+    return str(event.subject), event.rule
 
 
 def _interval(name: str, interval_ns: int) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from collectors.counters import Count, Counters
@@ -14,11 +16,13 @@ from collectors.history.rows import DropTally, Observation, RowMaker
 from collectors.history.settings import HistorySettings
 from collectors.history.writer import HistoryWriter
 from collectors.statistics.sketch import Sketch
-from collectors.values import CollectorStatus, DropRecord, Event, Snapshot
+from collectors.values import CollectorStatus, DropRecord, Event, FlowMove, Snapshot
 from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey, Topology
 
 _ASK_AGAIN_S: Final = 0.05
+_MOST_MOVES: Final = 100_000
+"""Decisions that wait for the next rows, while the disk is slow; older ones are left out."""
 
 
 class Observed(Protocol):
@@ -40,6 +44,15 @@ class Observed(Protocol):
     def status(self) -> CollectorStatus:
         """Return every counter that has counted."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What the event loop has gathered since the last rows."""
+
+    events: tuple[Event, ...]
+    notes: tuple[tuple[int, Event], ...]
+    moves: tuple[FlowMove, ...]
 
 
 class HistoryRecorder:
@@ -64,6 +77,8 @@ class HistoryRecorder:
         self._problem = ""
         self._tidy_problems: list[str] = []
         self._events: list[Event] = []
+        self._notes: list[tuple[int, Event]] = []
+        self._moves: deque[FlowMove] = deque(maxlen=_MOST_MOVES)
         self._drops = DropTally(settings.max_drops)
 
     def __str__(self) -> str:
@@ -73,13 +88,21 @@ class HistoryRecorder:
         """Take events, for the next rows; in the event loop."""
         self._events += events
 
+    def add_note(self, event: Event) -> None:
+        """Take an event whose note was given or withdrawn now, for the next rows; in the event loop."""
+        self._notes.append((self._wall_ns(), event))
+
+    def add_moves(self, moves: Iterable[FlowMove]) -> None:
+        """Take decisions about flows' paths, for the next rows; in the event loop."""
+        self._moves.extend(moves)
+
     def add_drops(self, drops: Iterable[DropRecord]) -> None:
         """Take drops, for the next rows; from any thread."""
         self._drops.add(drops)
 
     def record(self) -> None:
         """Write rows of everything now, and wait for the disk; for callers that do not `run`. Raises HistoryError."""
-        if self._record(self._take_events()):
+        if self._record(self._take()):
             self._writer.complete(self._on_problem)
 
     async def run(self) -> None:
@@ -91,7 +114,7 @@ class HistoryRecorder:
         tidying = asyncio.ensure_future(self._tidy())
         try:
             while True:
-                writing = asyncio.ensure_future(asyncio.to_thread(self._record, self._take_events()))
+                writing = asyncio.ensure_future(asyncio.to_thread(self._record, self._take()))
                 if await self._has_finished(asyncio.shield(writing)) and tidying.done():
                     tidying = asyncio.ensure_future(self._tidy())
                 # Intervals that passed while the disk was slow are left out, not made up for.
@@ -105,27 +128,30 @@ class HistoryRecorder:
                 # Between two statements of a merge an interruption is lost.
                 self._halt.ask()
                 await asyncio.wait((tidying,), timeout=_ASK_AGAIN_S)
-            await self._has_finished(asyncio.to_thread(self._record_last, self._take_events()))
+            await self._has_finished(asyncio.to_thread(self._record_last, self._take()))
 
     def close(self) -> None:
         """Complete the files; for a recorder that never ran."""
         self._writer.close(self._on_problem)
 
-    def _take_events(self) -> tuple[Event, ...]:
-        events, self._events = tuple(self._events), []
-        return events
+    def _take(self) -> _Taken:
+        taken = _Taken(tuple(self._events), tuple(self._notes), tuple(self._moves))
+        self._events, self._notes = [], []
+        self._moves.clear()
+        return taken
 
-    def _record(self, events: tuple[Event, ...]) -> bool:
+    def _record(self, taken: _Taken) -> bool:
         """Write rows of everything now; return whether journals wait to be completed."""
         wall_ns, snapshot = self._wall_ns(), self._collector.snapshot()
         delays = self._collector.delays() if self._settings.sketches else {}
         counters = self._collector.status().counters
-        seen = Observation(wall_ns, snapshot, counters, events, self._drops.take(), delays)
+        drops = self._drops.take()
+        seen = Observation(wall_ns, snapshot, counters, taken.events, drops, delays, taken.notes, taken.moves)
         return self._writer.write(self._rows.batches(seen), seen.wall_ns)
 
-    def _record_last(self, events: tuple[Event, ...]) -> bool:
+    def _record_last(self, taken: _Taken) -> bool:
         try:
-            return self._record(events)
+            return self._record(taken)
         finally:
             self._writer.close(self._on_problem)
 

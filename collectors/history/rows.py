@@ -23,6 +23,7 @@ from collectors.values import (
     DropRecord,
     Event,
     FlowKey,
+    FlowMove,
     JobKey,
     JobState,
     LinkState,
@@ -157,6 +158,9 @@ class Observation:
     events: tuple[Event, ...] = ()
     drops: Mapping[DropKind, int] = field(default_factory=dict)
     delays: Mapping[LinkKey, Sketch] = field(default_factory=dict)
+    notes: tuple[tuple[int, Event], ...] = ()
+    """Events whose note was given or withdrawn, with the UNIX time of that."""
+    moves: tuple[FlowMove, ...] = ()
 
 
 class RowMaker:
@@ -180,8 +184,12 @@ class RowMaker:
             schema.REPORTERS: [(*when, *row) for row in self._reporter_rows(seen.snapshot.reporters)],
             schema.CLOCKS: [(*when, *self._clock(clock)) for clock in seen.snapshot.clocks.values()],
             schema.DROPS: [(*when, *self._drop(kind, packets)) for kind, packets in seen.drops.items()],
-            schema.EVENTS: [_event(event, offset_ns) for event in seen.events],
+            schema.EVENTS: [
+                *(_event(event, offset_ns) for event in seen.events),
+                *(_note_row(wall_ns, event) for wall_ns, event in seen.notes),
+            ],
         }
+        rows[schema.MOVES] = [_move(move) for move in seen.moves]
         rows[schema.JOBS], rows[schema.JOB_CHILDREN] = (
             [(*when, *row) for row in part] for part in self._jobs.take(seen.snapshot.jobs)
         )
@@ -261,7 +269,23 @@ def _event(event: Event, offset_ns: int) -> Row:
     ]
     when, kind = (event.time_ns + offset_ns) // _US_NS, _kind(event.subject)
     about = (kind, str(event.subject), event.figure, event.value, event.threshold, event.phase)
-    return (when, event.rule, *about, evidence)
+    return (when, event.rule, *about, evidence, *_note(event))
+
+
+def _note_row(wall_ns: int, event: Event) -> Row:
+    """Return the row of an acknowledgement, or of its withdrawal."""
+    about = (_kind(event.subject), str(event.subject), event.figure, event.value, event.threshold)
+    phase = "withdrawn" if event.note is None else "acknowledged"
+    return (wall_ns // _US_NS, event.rule, *about, phase, (), *_note(event))
+
+
+def _move(move: FlowMove) -> Row:
+    flow = (move.src_host, move.dst_host, move.protocol, move.src_port, move.dst_port)
+    return (move.time_ns // _US_NS, *flow, list(move.old_path), list(move.new_path), move.reason, move.gain_ns)
+
+
+def _note(event: Event) -> tuple[str | None, str | None]:
+    return (None, None) if event.note is None else (event.note.by, event.note.text)
 
 
 def _kind(subject: Subject) -> str:

@@ -181,8 +181,27 @@ EVENTS: Final = Table(
         _key("figure", _TEXT, "the figure that the rule judges"),
         _key("value", _REAL, "value of the figure"),
         _key("threshold", _REAL, "limit that it crossed"),
-        _key("phase", _TEXT, "raised or cleared"),
+        _key("phase", _TEXT, "raised, acknowledged, withdrawn (an acknowledgement), or cleared"),
         _key("evidence", _EVIDENCE, "figures of the subject, oldest first"),
+        _key("note_by", _TEXT, "who acknowledged it, null if nobody has"),
+        _key("note", _TEXT, "in which words"),
+    ),
+    is_merged=False,
+)
+
+MOVES: Final = Table(
+    "moves",
+    (
+        _key("time", TIME, "when"),
+        _key("src_host", _TEXT, "the flow's source"),
+        _key("dst_host", _TEXT, "its destination"),
+        _key("protocol", _INT, "IP protocol, null, as the ports, for all traffic between the hosts"),
+        _key("src_port", _INT, "source port"),
+        _key("dst_port", _INT, "destination port"),
+        _key("old_switches", pa.list_(_TEXT), "the path that it left"),
+        _key("new_switches", pa.list_(_TEXT), "the path that it took"),
+        _key("reason", _TEXT, "why, in a sentence"),
+        _key("gain_ns", _INT, "by how much the new path was shorter, null where that was not the reason"),
     ),
     is_merged=False,
 )
@@ -240,5 +259,5 @@ JOB_CHILDREN: Final = Table(
     ),
 )
 
-_ALL = (LINKS, PATHS, EVENTS, DROPS, REPORTERS, CLOCKS, COUNTERS, JOBS, JOB_CHILDREN)
+_ALL = (LINKS, PATHS, EVENTS, MOVES, DROPS, REPORTERS, CLOCKS, COUNTERS, JOBS, JOB_CHILDREN)
 TABLES: Final = {table.name: table for table in _ALL}

@@ -99,7 +99,7 @@ async def serve(
         service = Service(registry, cache, WatchLimits(limits.heartbeat_s, limits.watches), settings.quota)
         board = SessionBoard(limits.session, clock.now_ns)
         metrics = Metrics(service, audit, board)
-        more, shown = await _optional(settings, _page_urls(listening, context), stack)
+        more, shown = await _optional(settings, _page_urls(listening, context), service, stack)
         sessions = SessionService(service, board)
         inner = application(service, tokens, sessions, metrics, version=VERSION, more=more)
         identities = Identities(tokens, OidcIdentities(settings.oidc))
@@ -172,7 +172,7 @@ def _audit_log(audit: AuditSettings | None) -> AuditLog:
 
 
 async def _optional(
-    settings: ApiSettings, urls: tuple[str, ...], stack: AsyncExitStack
+    settings: ApiSettings, urls: tuple[str, ...], service: Service, stack: AsyncExitStack
 ) -> tuple[list[Router], Page | None]:
     """Start what the settings add to the API; return its routes, and the operators' page."""
     more, shown = list[Router](), None
@@ -183,7 +183,7 @@ async def _optional(
     if settings.view is not None:
         from controller.apiserver.view.routes import page  # noqa: PLC0415 - imports what follows the network
 
-        shown = await stack.enter_async_context(page(settings.view, urls))
+        shown = await stack.enter_async_context(page(settings.view, urls, service))
         more.append(shown.router)
     return more, shown
 

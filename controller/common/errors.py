@@ -5,8 +5,9 @@ MillraceError
     ├── SessionError       a P4Runtime session to a switch failed: names switch, what was done, code and cause
     ├── UnservedError      a switch does not support the request
     ├── PathError          the path server cannot carry out a request
-    │   ├── NoSuchPathError    a given path is not one of the flow's
-    │   └── DeadPathError      a flow cannot be pinned to a path with a dead link
+    │   ├── NoSuchPathError    a given path is not one of the flow's, or what to drain does not exist
+    │   ├── StaleDrainsError   the drains have changed since the revision that a request names
+    │   └── DeadPathError      a flow cannot be pinned to a path with a dead or drained link
     ├── AltoError          the ALTO server cannot answer a request
     ├── CostMapError       costs between hosts are unknown
     ├── JobError           the job service cannot carry out a request
@@ -73,6 +74,10 @@ class PathError(ControllerError):
 
 class NoSuchPathError(PathError):
     """A given path does not lead from one end of the flow to the other; the text says why."""
+
+
+class StaleDrainsError(PathError):
+    """The set of drained elements has changed since the revision that a request names."""
 
 
 class DeadPathError(PathError):

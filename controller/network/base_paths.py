@@ -1,6 +1,6 @@
 """Base paths, which traffic follows by default: shortest by configured propagation delay, then hops.
 
-Known dead links are left out.
+Known dead links are left out, drained ones as far as possible.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.network.algorithms.costs import FORBIDDEN
 from controller.network.algorithms.link_table import LinkTable
 from controller.network.algorithms.trees import DestinationTrees
 from dataplane.topology.values import DirectedLink, LinkKey, Topology
@@ -20,15 +19,14 @@ NextHops: TypeAlias = Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]
 """By destination switch, then by switch: the equally good links to leave by, in order of port."""
 
 
-def next_hops(topology: Topology, down: Set[LinkKey] = frozenset()) -> BaseHops:
+def next_hops(topology: Topology, down: Set[LinkKey] = frozenset(), drained: Set[LinkKey] = frozenset()) -> BaseHops:
     """Return, for every destination switch, every other switch's equal-cost links; unreachable ones are absent.
 
-    They exclude the links that are `down`.
+    They exclude the links that are `down`, and use `drained` ones only where no other path exists.
     """
     table = LinkTable.of(topology)
-    costs = table.configured_costs()
-    costs[[table.link_number[key] for key in down if key in table.link_number]] = FORBIDDEN
-    return BaseHops(DestinationTrees(table, costs), [topology.directed_links[key] for key in table.links])
+    trees = DestinationTrees(table, table.costs_around(down, drained))
+    return BaseHops(trees, [topology.directed_links[key] for key in table.links])
 
 
 def base_paths(hops: NextHops, src: str, dst: str) -> Iterator[tuple[str, ...]]:

@@ -32,6 +32,7 @@ from controller.network.tables.telemetry.int_watch import Watch
 from controller.network.tables.telemetry.reporting import Reporting
 from dataplane.clock import Clock
 from dataplane.load.values import NO_LOAD, DaemonLoad
+from dataplane.topology.values import LinkKey
 
 LOGGER = logging.getLogger("millrace.controller")
 
@@ -62,7 +63,7 @@ class Daemon:
             self.coordinator, connect, clock, retry=retry, rng=rng, sleep=sleep, traces=traces
         )
         table = LinkStatusTable(features.topology, return_after_ns=return_after_ns)
-        self.links = LinkMonitor(self.coordinator, table, clock, driver.changed, sleep)
+        self.links = LinkMonitor(self.coordinator, table, clock, driver.changed, sleep, drained=self._drained)
         """Receives switches' port reports."""
         self.jobs: JobReconciler | None = None
         if features.aggregation is not None:
@@ -123,6 +124,10 @@ class Daemon:
             writes=self._driver.writes,
             load=load,
         )
+
+    def _drained(self) -> tuple[LinkKey, ...]:
+        routes = self.features.route_set
+        return () if routes is None else routes.drained
 
     async def _follow(self) -> None:
         """Take every set of routes that arrives; without a source the switches keep their present paths."""

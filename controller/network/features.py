@@ -74,7 +74,7 @@ class Features:
     def want(self, routes: RouteSet) -> None:
         """Take the newest full set of routes; raise ControllerError, and change nothing, if one is impossible."""
         paths = self.flow_paths.tables_of(routes)
-        self.routes.want(routes.weighted)
+        self.routes.want(routes.weighted, frozenset(routes.drained))
         self.flow_paths.want(routes, paths)
 
     def configure(self, telemetry: Telemetry, routed: Sequence[RoutedNetworks] | None = None) -> None:

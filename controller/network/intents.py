@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dataplane.topology.values import LinkKey
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class FlowSpec:
@@ -48,14 +50,16 @@ class RouteSet:
     """All explicit and weighted routes wanted now; everything else follows the base routes.
 
     `version` grows by one with each change. `pins` are the paths to which flows are pinned by hand, whether they are on
-    them now, as `routes` says, or had to leave for a dead link. `traceparent` is the W3C trace context of the round
-    that made the set; it does not affect what is wanted.
+    them now, as `routes` says, or had to leave for a dead or drained link. Base routes use the links that are
+    `drained` only where no other path exists. `traceparent` is the W3C trace context of the round that made the set; it
+    does not affect what is wanted.
     """
 
     version: int
     routes: tuple[Route, ...]
     weighted: tuple[WeightedRoute, ...] = ()
     pins: tuple[Route, ...] = ()
+    drained: tuple[LinkKey, ...] = ()
     traceparent: str = field(default="", compare=False)
 
 

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from ipaddress import IPv4Address
 from typing import Any
 
 from google.protobuf.message import Message
 
 from collectors.collector import Collector
+from collectors.events.changes import RuleChange, RuleState
 from collectors.events.rules import Rule
 from collectors.feed import events_pb2, feed_pb2, links_pb2, records_pb2
-from collectors.feed.events import events_message, events_of, rules_message, rules_of
+from collectors.feed.events import (
+    event_message,
+    event_of,
+    events_message,
+    events_of,
+    rules_message,
+    rules_of,
+    state_message,
+    state_of,
+)
+from collectors.feed.moves import moves_message, moves_of
 from collectors.feed.records import drops_message, drops_of, records_message, records_of
 from collectors.feed.snapshots import notes_message, notes_of, snapshot_message, snapshot_of, status_message, status_of
 from collectors.feed.statuses import statuses_message, statuses_of
@@ -20,8 +32,10 @@ from collectors.values import (
     CollectorStatus,
     DropRecord,
     Event,
+    EventNote,
     Evidence,
     FlowKey,
+    FlowMove,
     HopRecord,
     JobNote,
     LinkCondition,
@@ -59,6 +73,9 @@ _VIEW = View(
 
 _HOP = HopRecord(7, _FLOW, 13, 5, 0, 3, 11, 1, 2, 2_000, 0, 3, 100, 2_100, 1_000)
 _DROP = DropRecord(7, 13, 5, 13, 1, 2, 0, 9, _FLOW)
+_RULE = Rule(name="slow", figure="delay_p99_ns", above=1e6)
+_CHANGE = RuleChange("slow", _RULE, None, "ada", 7)
+_MOVE = FlowMove(7, "h1", "h2", 17, 1, 2, ("s1",), ("s2",), "full", 9)
 _EVENT = Event(7, "slow", LinkKey("s1", "s2"), "delay_p99_ns", 2e6, 1e6, Phase.RAISED, (Evidence(6, "loss", 0.5),))
 
 
@@ -163,7 +180,14 @@ MESSAGES = (
     _feed(records_of, records_pb2.HopRecords, records_message([_HOP, _HOP])),
     _feed(drops_of, records_pb2.DropRecords, drops_message([_DROP])),
     _feed(events_of, events_pb2.Events, events_message([_EVENT])),
-    _feed(rules_of, events_pb2.RuleSet, rules_message([Rule(name="slow", figure="delay_p99_ns", above=1e6)])),
+    _feed(event_of, events_pb2.Event, event_message(replace(_EVENT, note=EventNote("ada", "on it", 7)))),
+    _feed(rules_of, events_pb2.RuleSet, rules_message([_RULE])),
+    _feed(
+        state_of, events_pb2.RuleSet, state_message(RuleState((_RULE,), (RuleChange("slow", _RULE, None, "ada", 7),)))
+    ),
+    _feed(
+        moves_of, feed_pb2.FlowMoves, moves_message([FlowMove(7, "h1", "h2", 17, 1, 2, ("s1",), ("s2",), "full", 9)])
+    ),
     Decoder(
         "controller.network.paths.records.codec.thaw",
         lambda data: thaw(data, FlowSpec),

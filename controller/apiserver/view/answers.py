@@ -10,6 +10,7 @@ from controller.common.errors import NotFoundError
 from controller.network.intents import FlowSpec
 from controller.network.paths.deciding.graph import PathFigures
 from controller.network.paths.records.values import Explanation
+from controller.network.paths.service.move_reports import move_of
 from dataplane.topology.values import LinkKey
 
 _MOST_OF_LINK: Final = 200
@@ -70,12 +71,12 @@ def why_answer(explanation: Explanation) -> dict[str, Any]:
         "flow": _spec(flow),
         "text": flow_text(flow.src_host, flow.dst_host, flow.src_port, flow.dst_port),
         "path": list(present.switches),
-        "pinned": bool(explanation.pinned),
+        "pinned": list(explanation.pinned) or None,
         "rate_bps": explanation.rate_bps,
         "figures_age_ns": explanation.figures_age_ns,
         "words": words,
         "alternatives": [_alternative(figures, present) for figures in explanation.candidates],
-        "decision": move_value(explanation.moves[0]) if explanation.moves else None,
+        "decision": move_value(move_of(explanation.moves[0])) if explanation.moves else None,
     }
 
 
@@ -98,7 +99,7 @@ def unmanaged_answer(view: NetworkView, flow: FlowSpec, problem: str) -> dict[st
         "flow": _spec(flow),
         "text": flow_text(flow.src_host, flow.dst_host, flow.src_port, flow.dst_port),
         "path": None if seen is None else list(seen.switches),
-        "pinned": False,
+        "pinned": None,
         "rate_bps": None if seen is None else seen.rate_bps,
         "figures_age_ns": None,
         "words": [problem],
@@ -124,6 +125,8 @@ def _host(view: NetworkView, name: str) -> str:
 def _alternative(figures: PathFigures, present: PathFigures) -> dict[str, Any]:
     if figures.dead_link is not None:
         verdict = f"dead: {figures.dead_link}"
+    elif figures.drained_link is not None:
+        verdict = f"drained: {figures.drained_link}"
     elif figures.switches == present.switches:
         verdict = "the present path"
     elif figures.crowded_link is not None:
@@ -135,7 +138,7 @@ def _alternative(figures: PathFigures, present: PathFigures) -> dict[str, Any]:
         "delay_ns": figures.delay_ns,
         "delay_after_ns": figures.cost_ns,
         "bottleneck_bps": figures.bottleneck_bps,
-        "margin": None if figures.dead_link is not None else 1 - figures.cost_ns / max(1, present.cost_ns),
+        "margin": None if not figures.usable else 1 - figures.cost_ns / max(1, present.cost_ns),
         "verdict": verdict,
     }
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -14,6 +14,7 @@ from collectors.feed.client import FeedClient, FeedClientSettings
 from controller.apiserver.settings import ViewSettings
 from controller.apiserver.view.state import SHOWN_NS, NetworkView
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
+from controller.network.paths.service.move_reports import move_of
 from dataplane.errors import MillraceError
 
 LOGGER: Final = logging.getLogger("millrace.view")
@@ -23,11 +24,17 @@ _ASKED_S: Final = 1.0
 _RECENT: Final = 200
 
 
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """Clients of what a view follows; no `routes`: the settings name no path server."""
+
+    feed: FeedClient
+    routes: RouteClient | None
+
+
 @asynccontextmanager
-async def followed(
-    view: NetworkView, settings: ViewSettings, now_ns: Callable[[], int]
-) -> AsyncIterator[RouteClient | None]:
-    """Keep a view current while the block runs; yield the path server's client. Raise FeedError, PathError."""
+async def followed(view: NetworkView, settings: ViewSettings, now_ns: Callable[[], int]) -> AsyncIterator[Clients]:
+    """Keep a view current while the block runs; yield the clients. Raise FeedError, PathError."""
     state = settings.network_state
     async with AsyncExitStack() as stack:
         feed = await stack.enter_async_context(
@@ -52,7 +59,7 @@ async def followed(
             tasks.append(group.create_task(_keep(view, "path server", partial(_moves, view, routes))))
             tasks.append(group.create_task(_ask(view, routes)))
         try:
-            yield routes
+            yield Clients(feed, routes)
         finally:
             for task in tasks:
                 task.cancel()
@@ -90,7 +97,7 @@ async def _ask(view: NetworkView, routes: RouteClient) -> None:
     """Hear of the path server each second: it may move nothing for hours."""
     while True:
         try:
-            await routes.status()
+            view.take_drains((await routes.drains()).drains)
             view.hear("path server")
         except MillraceError as error:
             view.note_problem("path server", str(error))
@@ -99,4 +106,4 @@ async def _ask(view: NetworkView, routes: RouteClient) -> None:
 
 async def _moves(view: NetworkView, routes: RouteClient) -> None:
     async for decision in routes.decisions(_RECENT):
-        view.take_move(decision)
+        view.take_move(move_of(decision))

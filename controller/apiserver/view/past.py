@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -16,13 +17,12 @@ import numpy as np
 
 from collectors.errors import HistoryError
 from collectors.history.query import query
+from collectors.history.rows import LEFT_OUT
+from collectors.values import EventNote, FlowMove
 from controller.apiserver.view import frames
 from controller.apiserver.view.frames import Frame
-from controller.apiserver.view.state import SHOWN_NS, LinkColumns, NetworkView, event_text
-from controller.common.errors import InvalidError, PathError, UnavailableError
-from controller.network.paths.deciding.decide import Decision
-from controller.network.paths.records.values import HistoryQuery
-from controller.network.paths.service.client import RouteClient
+from controller.apiserver.view.state import MOST_FLOWS, SHOWN_NS, LinkColumns, NetworkView, event_text, flow_text
+from controller.common.errors import InvalidError, UnavailableError
 from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey
 
@@ -36,6 +36,8 @@ _FIRST_PIECE_NS: Final = 2 * NS_PER_S
 _LONGEST_PIECE_NS: Final = 3600 * NS_PER_S
 _POINTS: Final = 300
 _BEAT_S: Final = 1.0
+_RECENT_NS: Final = 120 * NS_PER_S
+"""Longest time before a moment in which an interval with it may have begun: two of the coarsest rows."""
 _MOST_MOVES: Final = 500
 
 _STATES: Final = """
@@ -46,8 +48,28 @@ _NEXT: Final = """
     select epoch_us(min(time)) from links where time >= make_timestamptz({start}) and time < make_timestamptz({end})
 """
 _EVENTS: Final = """
-    select rule, kind, subject, figure, value, threshold, phase, epoch_us(time) from events
+    select rule, kind, subject, figure, value, threshold, phase, epoch_us(time), note_by, note from events
     where time >= make_timestamptz({start}) and time < make_timestamptz({end}) order by time
+"""
+_MOVES: Final = """
+    select epoch_us(time), src_host, dst_host, protocol, src_port, dst_port, old_switches, new_switches, reason, gain_ns
+    from moves where time >= make_timestamptz({start}) and time < make_timestamptz({end})
+    order by time desc limit {most}
+"""
+_COUNTS: Final = """
+    select began, coalesce(shown, 0), coalesce(shown, 0) + coalesce(left_out, 0) from (
+        select epoch_us(time) as began, count(*) as shown from paths
+        where time >= make_timestamptz({start}) and time < make_timestamptz({end}) group by began
+    ) full join (
+        select epoch_us(time) as began, ceil(sum(increase) / max(snapshots))::bigint as left_out from counters
+        where name = '{left_out}' and time >= make_timestamptz({start}) and time < make_timestamptz({end})
+        group by began
+    ) using (began)
+"""
+_FLOWS: Final = """
+    select coalesce(src_host, src), coalesce(dst_host, dst), protocol, src_port, dst_port, switches,
+        rate_bps, delay_ns, loss, age_ns
+    from paths where time = make_timestamptz({start}) order by rate_bps desc nulls last limit {most}
 """
 _SERIES: Final = """
     select epoch_us(time_bucket(to_seconds({step}), time)) as began,
@@ -61,11 +83,19 @@ _SERIES: Final = """
 _SERIES_COLUMNS: Final = ("utilisation", "utilisation_max", "delay_ns", "delay_max_ns", "loss")
 
 
-class Past:
-    """A collector's history, and a path server's."""
+@dataclass(frozen=True, slots=True)
+class FlowCounts:
+    """Number of flows that the history has of an interval, and that there were."""
 
-    def __init__(self, folder: Path, view: NetworkView, routes: RouteClient | None) -> None:
-        self._folder, self._view, self._routes = folder, view, routes
+    shown: int
+    of: int
+
+
+class Past:
+    """A collector's history."""
+
+    def __init__(self, folder: Path, view: NetworkView) -> None:
+        self._folder, self._view = folder, view
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="history")
 
     def close(self) -> None:
@@ -82,6 +112,34 @@ class Past:
         named = dict(zip(_SERIES_COLUMNS, map(list, columns[1:]), strict=True))
         return {"at_ns": [1000 * at for at in columns[0]], "step_ns": round(step_s * NS_PER_S), **named}
 
+    async def flows(self, at_ns: int, limit: int) -> dict[str, Any]:
+        """Return the flows of the newest interval that had begun at a time, busiest first; raise UnavailableError.
+
+        The history keeps the busiest flows of each interval; `of` counts all.
+        """
+        counted = await self._ask(_COUNTS, max(0, at_ns - _RECENT_NS), at_ns + 1, left_out=LEFT_OUT)
+        if not counted:
+            raise UnavailableError("the history has no flows of that time")
+        began_us, shown, of = max(counted)
+        rows = await self._ask(_FLOWS, 1000 * began_us, 1000 * began_us, most=min(limit, MOST_FLOWS))
+        flows = [
+            {
+                "src": src,
+                "dst": dst,
+                "protocol": protocol,
+                "src_port": src_port,
+                "dst_port": dst_port,
+                "text": flow_text(src, dst, src_port, dst_port),
+                "path": path,
+                "rate_bps": rate_bps,
+                "delay_ns": delay_ns,
+                "loss": loss,
+                "age_ns": age_ns,
+            }
+            for src, dst, protocol, src_port, dst_port, path, rate_bps, delay_ns, loss, age_ns in rows
+        ]
+        return {"at_ns": 1000 * began_us, "flows": flows, "kept": shown, "of": of}
+
     async def frames(self, build: str, from_ns: int, to_ns: int, speed: float) -> AsyncGenerator[bytes, None]:
         """Yield the frames of a span of the past at its speed, to its end; raise InvalidError, UnavailableError.
 
@@ -97,7 +155,8 @@ class Past:
         yield frames.json_frame(Frame.HELLO, hello) + self._view.topology_frame
         loop = asyncio.get_running_loop()
         began_s = loop.time()
-        async for at_ns, links in self._states(from_ns, to_ns, replay):
+        async for at_ns, links, flows in self._states(from_ns, to_ns, replay):
+            replay.flows = flows
             due_s = began_s + (at_ns - from_ns) / NS_PER_S / speed
             while (wait_s := due_s - loop.time()) > 0:
                 await asyncio.sleep(min(wait_s, _BEAT_S))
@@ -107,14 +166,16 @@ class Past:
                 began_s = loop.time() - (at_ns - from_ns) / NS_PER_S / speed  # a gap is skipped, not waited for
             yield replay.show(at_ns, links)
 
-    async def _states(self, from_ns: int, to_ns: int, replay: _Replay) -> AsyncGenerator[tuple[int, LinkColumns], None]:
-        """Yield the links' states in order of time, beginning with the last one before the span, if it is recent."""
+    async def _states(
+        self, from_ns: int, to_ns: int, replay: _Replay
+    ) -> AsyncGenerator[tuple[int, LinkColumns, FlowCounts], None]:
+        """Yield the links' states, with numbers of flows, in order of time."""
         start_ns, piece_ns = from_ns, _FIRST_PIECE_NS
         while start_ns < to_ns:
             end_ns = min(to_ns, start_ns + piece_ns)
             rows = await self._run(partial(self._piece, start_ns, end_ns))
-            for at_ns, links in rows:
-                yield at_ns, links
+            for state in rows:
+                yield state
             start_ns = end_ns
             if rows:
                 # A piece of merged rows has few of them: read more of it at once.
@@ -128,14 +189,16 @@ class Past:
                 replay.problem = "the history has nothing of this time"
             start_ns = 1000 * next_us
 
-    def _piece(self, start_ns: int, end_ns: int) -> list[tuple[int, LinkColumns]]:
-        found: list[tuple[int, LinkColumns]] = []
+    def _piece(self, start_ns: int, end_ns: int) -> list[tuple[int, LinkColumns, FlowCounts]]:
+        found: list[tuple[int, LinkColumns, FlowCounts]] = []
+        rows = self._rows(_COUNTS, start_ns, end_ns, left_out=LEFT_OUT)
+        flows = {at: FlowCounts(shown, of) for at, shown, of in rows}
         index, count = self._view.index, len(self._view.keys)
         links, at_us = LinkColumns.of(count), -1
         for at, src, dst, utilisation, delay_ns, loss, age_ns in self._rows(_STATES, start_ns, end_ns):
             if at != at_us:
                 links, at_us = LinkColumns.of(count), at
-                found.append((1000 * at, links))
+                found.append((1000 * at, links, flows.get(at, FlowCounts(0, 0))))
             number = index.get(LinkKey(src, dst))
             if number is None or age_ns is None:
                 continue
@@ -145,14 +208,12 @@ class Past:
             links.loss[number] = np.nan if loss is None else loss
         return found
 
-    async def _moves(self, from_ns: int, to_ns: int) -> tuple[Decision, ...]:
-        if self._routes is None:
-            return ()
-        asked = HistoryQuery(start_ns=from_ns - SHOWN_NS, end_ns=to_ns, limit=_MOST_MOVES)
-        try:
-            return (await self._routes.history(asked)).decisions[::-1]
-        except PathError as error:
-            raise UnavailableError(str(error)) from None
+    async def _moves(self, from_ns: int, to_ns: int) -> tuple[FlowMove, ...]:
+        rows = await self._ask(_MOVES, from_ns - SHOWN_NS, to_ns, most=_MOST_MOVES)
+        return tuple(
+            FlowMove(1000 * at, *flow, tuple(old), tuple(new), reason, gain_ns)
+            for at, *flow, old, new, reason, gain_ns in reversed(rows)
+        )
 
     async def _ask(self, statement: str, start_ns: int, end_ns: int, **values: object) -> list[tuple[Any, ...]]:
         return await self._run(lambda: list(self._rows(statement, start_ns, end_ns, **values)))
@@ -176,7 +237,8 @@ class _Replay:
     def __init__(self, view: NetworkView, from_ns: int) -> None:
         self.shown_ns = from_ns
         self._view = view.past(lambda: self.shown_ns)
-        self.moves: tuple[Decision, ...] = ()
+        self.moves: tuple[FlowMove, ...] = ()
+        self.flows = FlowCounts(0, 0)
         self.events: list[tuple[Any, ...]] = []
         self.problem: str | None = None
         self._moved = self._raised = 0
@@ -187,7 +249,7 @@ class _Replay:
         value: Mapping[str, Any] = {
             "now_ns": self.shown_ns,
             "sources": [{"name": "history", "age_ns": 0 if self.problem is None else None, "problem": self.problem}],
-            "flows": {"shown": 0, "of": 0},
+            "flows": {"shown": self.flows.shown, "of": self.flows.of},
         }
         return frames.json_frame(Frame.HEARTBEAT, value)
 
@@ -204,9 +266,7 @@ class _Replay:
             view.take_move(self.moves[self._moved])
             self._moved += 1
         while self._raised < len(self.events) and 1000 * self.events[self._raised][7] <= at_ns:
-            rule, kind, subject, figure, value, threshold, phase, time_us = self.events[self._raised]
-            text = event_text(figure, value, threshold)
-            view.take_event(rule, kind, subject, text, 1000 * time_us, is_raised=phase == "raised")
+            self._take_event(*self.events[self._raised])
             self._raised += 1
         if self._moved != moved or self._is_first:
             parts.append(view.moves_frame())
@@ -216,6 +276,26 @@ class _Replay:
         beat = self.beat()
         self.problem = None
         return b"".join((*parts, beat))
+
+    def _take_event(  # noqa: PLR0917 - a row
+        self,
+        rule: str,
+        kind: str,
+        subject: str,
+        figure: str,
+        value: float,
+        threshold: float,
+        phase: str,
+        time_us: int,
+        by: str | None,
+        words: str | None,
+    ) -> None:
+        note = None if by is None else EventNote(by, words or "", 1000 * time_us)
+        if phase in {"acknowledged", "withdrawn"}:
+            self._view.take_note(rule, subject, note)
+            return
+        text = event_text(figure, value, threshold)
+        self._view.take_event(rule, kind, subject, text, 1000 * time_us, is_raised=phase == "raised", note=note)
 
 
 def _check_span(from_ns: int, to_ns: int) -> None:

@@ -19,10 +19,15 @@ from litestar.response import Stream
 
 from controller.apiserver.server.answers import CodeRequest, NewCode
 from controller.apiserver.server.callers import Caller, caller_of
+from controller.apiserver.service import Service
 from controller.apiserver.settings import ViewSettings
 from controller.apiserver.view.answers import flows_answer, link_answer, link_of, spec_of, unmanaged_answer, why_answer
+from controller.apiserver.view.changes import event_changes, may_of, rule_changes
+from controller.apiserver.view.drains import drain_changes
 from controller.apiserver.view.files import PageFiles
 from controller.apiserver.view.following import followed
+from controller.apiserver.view.pins import pin_changes
+from controller.apiserver.view.pods import pod_changes
 from controller.apiserver.view.signing_in import SignIns, as_viewer
 from controller.apiserver.view.state import MOST_FLOWS, NetworkView
 from controller.apiserver.view.streaming import Broadcast
@@ -37,7 +42,7 @@ from controller.network.intents import FlowSpec
 from controller.network.paths.service.client import RouteClient
 from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
-from dataplane.rpc.access import Principal, Role
+from dataplane.rpc.access import Principal
 from dataplane.rpc.access.values import SUBJECTS
 from dataplane.topology.file import load_topology
 from dataplane.version import VERSION
@@ -56,6 +61,7 @@ _From = Annotated[int | None, QueryParameter(name="from", ge=0, le=1 << 62, desc
 _To = Annotated[int | None, QueryParameter(name="to", ge=0, le=1 << 62, description="End of the series (ns).")]
 _Begin = Annotated[int, QueryParameter(name="from", ge=0, le=1 << 62, description="Begin of the span, ns since 1970.")]
 _End = Annotated[int, QueryParameter(name="to", ge=0, le=1 << 62, description="End of the span, ns since 1970.")]
+_At = Annotated[int | None, QueryParameter(ge=0, le=1 << 62, description="A time in the past (ns).")]
 _Speed = Annotated[float, QueryParameter(gt=0, description="Seconds of it in a second.")]
 _Number = Annotated[int | None, QueryParameter(ge=0, le=65_535)]
 
@@ -81,31 +87,37 @@ class Page:
 
 
 @asynccontextmanager
-async def page(settings: ViewSettings, urls: tuple[str, ...]) -> AsyncIterator[Page]:
+async def page(settings: ViewSettings, urls: tuple[str, ...], service: Service) -> AsyncIterator[Page]:
     """Follow what the page shows while the block runs; raise ConfigError, FeedError, PathError.
 
-    `urls` are those by which the server's own machine reaches the page.
+    `service` makes the changes of resources; `urls` are those by which the server's own machine reaches the page.
     """
     now_ns, files = time.time_ns, PageFiles()
     sign_ins = SignIns(now_ns, lasts_ns=round(settings.session_s * NS_PER_S), most=settings.sessions)
-    view = routes = past = None
+    view = clients = routes = past = None
     async with AsyncExitStack() as stack:
         if settings.topology:
             sources = ["collector"]
             if settings.network_state.path_server is not None:
                 sources.append("path server")
             view = NetworkView(load_topology(settings.topology), now_ns, sources)
-            routes = await stack.enter_async_context(followed(view, settings, now_ns))
+            clients = await stack.enter_async_context(followed(view, settings, now_ns))
+            routes = clients.routes
         if view is not None and settings.history is not None:
             from controller.apiserver.view.past import Past  # noqa: PLC0415 - DuckDB
 
-            past = Past(Path(settings.history), view, routes)
+            past = Past(Path(settings.history), view)
             stack.callback(past.close)
         broadcast = Broadcast(view, files.build, now_ns, most=settings.viewers)
         group = await stack.enter_async_context(asyncio.TaskGroup())
         stack.callback(group.create_task(broadcast.run()).cancel)
         network = _Network(view, routes, past, files.build, now_ns)
         handlers = [*_people(sign_ins, files, now_ns, urls), *_present(network, broadcast), *_in_time(network)]
+        handlers += pod_changes(service)
+        if view is not None and clients is not None:
+            handlers += [*event_changes(view, clients.feed), *rule_changes(view, clients.feed)]
+            if clients.routes is not None:
+                handlers += [*pin_changes(view, clients.routes), *drain_changes(view, clients.routes)]
         yield Page(Router(_PREFIX, route_handlers=handlers, guards=[_may_read], tags=["page"]), files, sign_ins)
 
 
@@ -119,8 +131,7 @@ def _people(sign_ins: SignIns, files: PageFiles, now_ns: Callable[[], int], urls
     @get("/me", operation_id="whoami", summary="Who is signed in.")
     async def whoami(request: _Asked) -> Response[Whoami]:
         principal = request.user
-        may = () if principal.role is Role.VIEWER else ("sign-out",)
-        answer = Whoami(principal.name, principal.role.value, VERSION, files.build, now_ns(), may)
+        answer = Whoami(principal.name, principal.role.value, VERSION, files.build, now_ns(), may_of(principal))
         return Response(answer, headers={"Cache-Control": "no-store"})
 
     return [new_code, whoami]
@@ -152,8 +163,14 @@ def _present(network: _Network, broadcast: Broadcast) -> list[Any]:
         return _stream(_while_valid(caller, broadcast.open()))
 
     @get("/flows", operation_id="viewFlows", summary="The flows of the highest rate.")
-    async def flows(limit: Annotated[int, QueryParameter(ge=1, le=MOST_FLOWS)] = MOST_FLOWS) -> Response[bytes]:
-        return _json(flows_answer(network.known, limit))
+    async def flows(
+        limit: Annotated[int, QueryParameter(ge=1, le=MOST_FLOWS)] = MOST_FLOWS, at: _At = None
+    ) -> Response[bytes]:
+        if at is None:
+            return _json(flows_answer(network.known, limit))
+        if network.past is None:
+            raise NotFoundError(_NO_HISTORY)
+        return _json(await network.past.flows(at, limit))
 
     @get("/why", operation_id="viewWhy", summary="Why a flow is where it is.")
     async def why(

@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.state.link_states import link_states_of
-from collectors.values import Event, LinkCondition, Phase, Snapshot
+from collectors.values import Event, EventNote, FlowMove, LinkCondition, Phase, Snapshot
 from controller.apiserver.view import frames
 from controller.apiserver.view.frames import Bytes, Frame
-from controller.network.paths.deciding.decide import Decision
+from controller.common.errors import NotFoundError
+from controller.network.paths.drains import Drains
+from controller.network.paths.records.values import Drain
 from dataplane.clock import NS_PER_S
 from dataplane.topology.layout import bounds, placed
 from dataplane.topology.values import LinkKey, Topology
@@ -27,6 +29,8 @@ SHOWN_NS: Final = 600 * NS_PER_S
 _MOST_MOVES: Final = 500
 _MOST_EVENTS: Final = 500
 MOST_FLOWS: Final = 1000
+_SAME_NS: Final = NS_PER_S
+"""An open event that is told again has this time about the same: collector's and server's clocks are compared again."""
 _FRAME_BYTES: Final = 1500
 """A link's own delay includes sending one such frame, or slow links would always look crowded."""
 _UNCERTAIN: Final = 0.25
@@ -89,9 +93,10 @@ class NetworkView:
         self.snapshot: Snapshot | None = None
         self._seen_ns: dict[str, int | None] = dict.fromkeys(self._sources)
         self._problems: dict[str, str] = {}
-        self._moves: deque[Decision] = deque(maxlen=_MOST_MOVES)
+        self._moves: deque[FlowMove] = deque(maxlen=_MOST_MOVES)
         self._events: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
-        self._notes: dict[str, Any] = {"uncertain": [], "drained": []}
+        self._drained: list[dict[str, Any]] = []
+        self._notes: dict[str, Any] = {"uncertain": [], "drained": self._drained}
         self.on_frame: Callable[[Frame, bytes], None] = lambda _kind, _frame: None
 
     def note_problem(self, source: str, line: str) -> None:
@@ -104,7 +109,24 @@ class NetworkView:
         self.hear("collector")
         columns, uncertain = self._columns(snapshot)
         self._show(columns, self._now_ns())
-        notes = {"uncertain": uncertain, "drained": []}
+        self._note({"uncertain": uncertain, "drained": self._drained})
+
+    def take_drains(self, drains: Sequence[Drain]) -> None:
+        """Show which links are drained, and by whom."""
+        by_link = Drains(self.topology, {drain.element: drain for drain in drains}).by_link
+        self._drained = [
+            {
+                "link": self.index[key],
+                "element": drain.element,
+                "by": drain.by,
+                "reason": drain.note,
+                "since_ns": drain.since_ns,
+            }
+            for key, drain in sorted(by_link.items(), key=lambda item: self.index[item[0]])
+        ]
+        self._note({**self._notes, "drained": self._drained})
+
+    def _note(self, notes: dict[str, Any]) -> None:
         if notes != self._notes:
             self._notes = notes
             self.on_frame(Frame.NOTES, self.notes_frame())
@@ -114,34 +136,47 @@ class NetworkView:
         self.hear("collector")
         self._show(links, time_ns)
 
-    def take_move(self, decision: Decision) -> None:
+    def take_move(self, move: FlowMove) -> None:
         """Show a move of a flow; after a restart of the path server the same ones may come again."""
         self.hear("path server")
-        if decision not in self._moves:
-            self._moves.append(decision)
+        if move not in self._moves:
+            self._moves.append(move)
             self.on_frame(Frame.MOVES, self.moves_frame())
 
     def take_events(self, events: Sequence[Event]) -> None:
-        """Show events as rules raise and clear them."""
+        """Show events as rules raise and clear them, and as users acknowledge them."""
         for event in events:
             kind = _KINDS.get(type(event.subject).__name__, "")
             text = event_text(event.figure, event.value, event.threshold)
+            is_raised = event.phase is Phase.RAISED
             self.take_event(
-                event.rule, kind, str(event.subject), text, event.time_ns, is_raised=event.phase is Phase.RAISED
+                event.rule, kind, str(event.subject), text, event.time_ns, is_raised=is_raised, note=event.note
             )
         if events:
             self.on_frame(Frame.EVENTS, self.events_frame())
 
-    def take_event(self, rule: str, kind: str, subject: str, text: str, time_ns: int, *, is_raised: bool) -> None:
+    def take_event(
+        self,
+        rule: str,
+        kind: str,
+        subject: str,
+        text: str,
+        time_ns: int,
+        *,
+        is_raised: bool,
+        note: EventNote | None = None,
+    ) -> None:
         """Note that a rule raised or cleared an event about a subject."""
         key = rule, subject
-        held = self._events.get(key)
+        held, told = self._events.get(key), note_value(note)
         if not is_raised:
             if held is not None and held["closed_ns"] is None:
-                self._events[key] = {**held, "closed_ns": time_ns}
+                self._events[key] = {**held, "closed_ns": time_ns, "note": told or held["note"]}
             return
-        if held is not None and held["opened_ns"] == time_ns:
-            return  # repeated after a break
+        if held is not None and held["closed_ns"] is None and abs(held["opened_ns"] - time_ns) < _SAME_NS:
+            # Repeated after a break, when clocks are compared again, or because its note has changed.
+            self._events[key] = {**held, "note": told}
+            return
         self._events.pop(key, None)
         self._events[key] = {
             "id": hashlib.sha256(f"{key}{time_ns}".encode()).hexdigest()[:16],
@@ -152,10 +187,28 @@ class NetworkView:
             "opened_ns": time_ns,
             "closed_ns": None,
             "text": text,
-            "note": None,
+            "note": told,
         }
         while len(self._events) > _MOST_EVENTS:
             self._events.popitem(last=False)
+
+    def take_note(self, rule: str, subject: str, note: EventNote | None) -> None:
+        """Show the note of an open event, or that it was withdrawn."""
+        held = self._events.get((rule, subject))
+        if held is not None:
+            self._events[rule, subject] = {**held, "note": note_value(note)}
+            self.on_frame(Frame.EVENTS, self.events_frame())
+
+    def open_event(self, number: str) -> tuple[str, str]:
+        """Return rule and subject of an open event by its id; raise NotFoundError."""
+        for key, event in self._events.items():
+            if event["id"] == number and event["closed_ns"] is None:
+                return key
+        raise NotFoundError("this event is no longer open")
+
+    def event(self, rule: str, subject: str) -> dict[str, Any] | None:
+        """Return an event as the page shows it."""
+        return self._events.get((rule, subject))
 
     def past(self, now_ns: Callable[[], int]) -> NetworkView:
         """Return a view of the same network that shows nothing yet, at another time."""
@@ -298,27 +351,30 @@ class NetworkView:
 _KINDS: Final = {"LinkKey": "link", "FlowKey": "flow", "ReporterKey": "reporter"}
 
 
-def move_value(move: Decision) -> dict[str, Any]:
+def move_value(move: FlowMove) -> dict[str, Any]:
     """Return a move as the page shows it."""
-    of_path = {figures.switches: figures for figures in move.candidates}
-    old, new = of_path.get(move.old_path), of_path.get(move.new_path)
-    flow = move.flow
+    src_port, dst_port = move.src_port, move.dst_port
     return {
-        "id": f"{move.time_ns}-{flow.src_host}-{flow.dst_host}-{flow.src_port or 0}-{flow.dst_port or 0}",
+        "id": f"{move.time_ns}-{move.src_host}-{move.dst_host}-{src_port or 0}-{dst_port or 0}",
         "at_ns": move.time_ns,
         "flow": {
-            "src": flow.src_host,
-            "dst": flow.dst_host,
-            "protocol": flow.protocol,
-            "src_port": flow.src_port,
-            "dst_port": flow.dst_port,
+            "src": move.src_host,
+            "dst": move.dst_host,
+            "protocol": move.protocol,
+            "src_port": src_port,
+            "dst_port": dst_port,
         },
-        "text": flow_text(flow.src_host, flow.dst_host, flow.src_port, flow.dst_port),
+        "text": flow_text(move.src_host, move.dst_host, src_port, dst_port),
         "old": list(move.old_path),
         "new": list(move.new_path),
         "reason": move.reason,
-        "gain_ns": None if old is None or new is None or not old.alive else old.cost_ns - new.cost_ns,
+        "gain_ns": move.gain_ns,
     }
+
+
+def note_value(note: EventNote | None) -> dict[str, Any] | None:
+    """Return an acknowledgement as the page shows it."""
+    return None if note is None else {"by": note.by, "text": note.text, "at_ns": note.at_ns}
 
 
 def event_text(figure: str, value: float, threshold: float) -> str:

@@ -11,6 +11,8 @@ from typing import Final
 import yaml
 from msgspec.structs import replace
 
+from collectors.events.rules import RuleSettings
+from collectors.events.standard import SILENT_SWITCH, STANDARD_RULES
 from collectors.feed.server import FeedSettings
 from collectors.history.settings import HistorySettings
 from collectors.ingest.receiver import ReceiverSettings
@@ -113,7 +115,7 @@ def make_plan(settings: UpSettings, state: StateFolder) -> UpPlan:
     run = Path(settings.run)
     switches = switch_addresses(settings.switches or f"unix:{run / SWITCHES}/{{name}}.sock", topology)
     watches = settings.watches or _watches(topology, load)
-    make = _Maker(settings, state, topology, watches)
+    make = _Maker(settings, state, topology, watches, load is not None)
     daemons = [
         make.collector(),
         make.paths(),
@@ -155,6 +157,8 @@ class _Maker:
     state: StateFolder
     topology: Topology
     watches: tuple[Watch, ...]
+    sends: bool
+    """Whether hosts of the fabric send all the time."""
 
     @property
     def topology_file(self) -> str:
@@ -185,7 +189,7 @@ class _Maker:
             receiver=ReceiverSettings(address=section.listen, udp_port=self._report_port()),
             feed=FeedSettings(address=self.settings.address("collector"), tls=self.settings.tls),
             collector=replace(section.state, state=state, relays=self._relays()),
-            events=section.events,
+            events=self._events(),
             history=self._history(),
             metrics=section.metrics,
         )
@@ -194,6 +198,12 @@ class _Maker:
             addresses["metrics"] = f"http://{target_of(section.metrics.address)}:{section.metrics.port}/metrics"
         words, reloads = ("collector", "serve"), COLLECTOR_RELOADED
         return DaemonPlan("collector", words, settings, addresses, reloads=reloads, asks=("fabric",))
+
+    def _events(self) -> RuleSettings:
+        """Return the rules of events; what users change of them is in the state folder."""
+        silent = (SILENT_SWITCH,) if self.sends else ()
+        events = self.settings.collector.events or RuleSettings(rules=(*STANDARD_RULES, *silent))
+        return replace(events, database=events.database or str(self.state.path / "events.sqlite"))
 
     def _history(self) -> HistorySettings:
         return self.settings.collector.history or HistorySettings(folder=str(self.state.path / "history"))

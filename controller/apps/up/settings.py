@@ -87,8 +87,8 @@ class CollectorSection(Strict, frozen=True):
     """Local address of that port; switches elsewhere must be able to reach it."""
     state: CollectorSettings = CollectorSettings()
     """Collector settings; `sample_every` follows `watches`."""
-    events: RuleSettings = RuleSettings()
-    """Thresholds that raise events."""
+    events: RuleSettings | None = None
+    """Rules that raise events; default: standard ones, for full, lossy and slow links and silent switches."""
     history: HistorySettings | None = None
     """The history; default: in the state folder."""
     metrics: MetricsSettings | None = MetricsSettings()

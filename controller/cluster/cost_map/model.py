@@ -67,10 +67,9 @@ class CostModel:
         """The rows of the hosts' receiving links, in order of hosts."""
         return slice(len(self.table.links) + len(self.hosts), None)
 
-    def _base_weights(self, dead: frozenset[LinkKey]) -> Ids:
+    def _base_weights(self, dead: frozenset[LinkKey], drained: frozenset[LinkKey]) -> Ids:
         """Return how base routes spread each destination's traffic: [destination, link], 0 for unused links."""
-        table, costs = self.table, self.table.configured_costs()
-        costs[[table.link_number[key] for key in dead if key in table.link_number]] = FORBIDDEN
+        table, costs = self.table, self.table.costs_around(dead, drained)
         distance = DestinationTrees(table, costs).distance[self.destinations]
         own, beyond = distance[:, table.tail], distance[:, table.head]
         usable = (costs != FORBIDDEN) & (beyond != UNREACHABLE)

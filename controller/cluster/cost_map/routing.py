@@ -38,12 +38,12 @@ class Routing:
 
     @classmethod
     def of(cls, model: CostModel, routes: RouteSet, dead: Set[LinkKey]) -> Routing:
-        """Combine explicit and weighted routes, with base routes around dead links for the rest.
+        """Combine explicit and weighted routes, with base routes around dead and drained links for the rest.
 
         Routes of single 5-tuples are ignored: future traffic takes none of them. If routes of different times form a
         loop, nothing arrives. Raise PathError for routes that the topology does not allow.
         """
-        weights = model.base_weights(frozenset(dead))
+        weights = model.base_weights(frozenset(dead), frozenset(routes.drained))
         if routes.weighted:
             weights = weights.copy()
             for route in routes.weighted:

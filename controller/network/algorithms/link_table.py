@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.common.errors import PathError
-from controller.network.algorithms.costs import MAX_SWITCHES, Costs, link_costs
+from controller.network.algorithms.costs import FORBIDDEN, MAX_SWITCHES, Costs, link_costs
 from dataplane.topology.values import LinkKey, Topology
 
 Ids = npt.NDArray[np.uint32]
 Longs = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+
+_MOST = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +91,25 @@ class LinkTable:
     def configured_costs(self) -> Costs:
         """Return each link's cost by propagation delay, dead or not, which base routes follow."""
         return link_costs(self.propagation_ns, np.ones(len(self.links), np.bool_))
+
+    def costs_around(self, down: Set[LinkKey], drained: Set[LinkKey] = frozenset()) -> Costs:
+        """Return configured costs without links that are down; a path with fewer drained links costs less than others.
+
+        Links that the table lacks are left out.
+        """
+        costs = self.configured_costs()
+        avoided = [self.link_number[key] for key in drained if key in self.link_number]
+        dearest = int(costs.max(initial=1)) * len(self.switches)
+        # The bound keeps a path over all drained links within 63 bits; only delays of seconds come near it.
+        costs[avoided] += np.uint64(min(dearest, _MOST // (len(avoided) + 1)))
+        costs[[self.link_number[key] for key in down if key in self.link_number]] = FORBIDDEN
+        return costs
+
+    def flags(self, links: Set[LinkKey]) -> Flags:
+        """Return which rows these links are."""
+        flags = np.zeros(len(self.links), np.bool_)
+        flags[[self.link_number[key] for key in links]] = True
+        return flags
 
     def leaving(self, switch: int) -> range:
         """Return the rows of the links that leave a switch."""

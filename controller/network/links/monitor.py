@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Iterable, Set
+from dataclasses import replace
 from typing import Final, Protocol
 
+from collectors.values import LinkCondition, LinkStatus
 from controller.network.links.publisher import LinkStatusPublisher
 from controller.network.links.status import LinkStatusTable
 from dataplane.clock import NS_PER_S, Clock
@@ -14,6 +16,9 @@ from dataplane.switch.ports.states import PortState
 from dataplane.topology.values import LinkKey
 
 LOGGER: Final = logging.getLogger("millrace.controller")
+
+DRAINED: Final = "drained"
+"""Cause that is stated for a link which works, and is drained."""
 
 
 class Routing(Protocol):
@@ -39,12 +44,14 @@ class LinkMonitor:
         clock: Clock,
         on_change: Callable[[], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        *,
+        drained: Callable[[], Iterable[LinkKey]] = tuple,
     ) -> None:
-        """Call `on_change` whenever what the switches should hold has changed."""
+        """Call `on_change` whenever what the switches should hold has changed; `drained` returns the drained links."""
         self._routing, self._table, self._clock = routing, table, clock
-        self._on_change, self._sleep = on_change, sleep
+        self._on_change, self._sleep, self._drained = on_change, sleep, drained
         self._due = asyncio.Event()
-        self.publisher = LinkStatusPublisher(lambda: table.statuses(clock.now_ns()))
+        self.publisher = LinkStatusPublisher(self._published)
 
     def port_changed(self, switch: str, state: PortState) -> None:
         """Take a switch's report of one of its ports."""
@@ -69,6 +76,15 @@ class LinkMonitor:
                 continue
             await self._sleep(max(0, due_ns - self._clock.now_ns()) / NS_PER_S)
             self._note(self._table.tick(self._clock.now_ns()))
+
+    def _published(self) -> dict[LinkKey, LinkStatus]:
+        """Return the status of all links; drained ones say so unless they are down."""
+        statuses = self._table.statuses(self._clock.now_ns())
+        for link in self._drained():
+            status = statuses.get(link)
+            if status is not None and status.condition is LinkCondition.UP:
+                statuses[link] = replace(status, cause=DRAINED)
+        return statuses
 
     def _note(self, changed: bool) -> None:
         self._due.set()

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.common.errors import ControllerError
-from controller.network.base_paths import Arrows, NextHops, next_hops
+from controller.network.base_paths import Arrows, BaseHops, NextHops, next_hops
 from controller.network.intents import WeightedRoute
 from controller.network.owners.base import ObservedState, Owner, Refusal, RefusalCounts, Verdict
 from controller.network.owners.route_views import LAYER, RouteTables, RouteView, is_route_layer
@@ -92,6 +92,8 @@ class RoutesOwner(Owner):
         self.topology = topology
         self.refusal_counts = RefusalCounts()
         self._has_routes = self._detours = False
+        self._down: Set[LinkKey] = frozenset()
+        self._drained: Set[LinkKey] = frozenset()
         self.weighted: tuple[WeightedRoute, ...] = ()
         self._hops = next_hops(topology)
         self._shared = SharedRoutes(topology)
@@ -108,8 +110,18 @@ class RoutesOwner(Owner):
         self._strays: dict[str, frozenset[EntityKey]] = {}
         self._stray_count: dict[EntityKey, int] = {}
 
-    def want(self, weighted: Sequence[WeightedRoute]) -> None:
-        """Set these weighted routes, base routes elsewhere; ControllerError, and no change, if that loops."""
+    def want(self, weighted: Sequence[WeightedRoute], drained: Set[LinkKey] = frozenset()) -> None:
+        """Set these weighted routes, elsewhere base routes around drained links; ControllerError if that loops.
+
+        Then nothing changes.
+        """
+        if drained != self._drained:
+            hops = next_hops(self.topology, self._down, drained)
+            spreads = spreads_of(self.topology, hops, weighted)
+            self.weighted, self._drained = tuple(weighted), drained
+            self._follow(hops, spreads)
+            self._took()
+            return
         if tuple(weighted) == self.weighted:
             self._took()
             return
@@ -136,12 +148,16 @@ class RoutesOwner(Owner):
 
         Weighted routes that would loop with those are left out until others are set.
         """
-        self._detours = True
-        hops = next_hops(self.topology, down)
+        self._detours, self._down = True, down
+        hops = next_hops(self.topology, down, self._drained)
         try:
             spreads = spreads_of(self.topology, hops, self.weighted)
         except ControllerError:
             self.weighted, spreads = (), spreads_of(self.topology, hops, ())
+        self._follow(hops, spreads)
+
+    def _follow(self, hops: BaseHops, spreads: Spreads) -> None:
+        """Take other base routes, and the weights in force over them."""
         for name in self._switches_changed(hops):
             self._base[name] = self._wanted[name] = self._entities_by(hops, name, {})
         for name in self._wanted:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
 
 from collectors.values import FlowKey, LinkStatus, Snapshot
-from controller.common.errors import PathError
+from controller.common.errors import PathError, StaleDrainsError
 from controller.network.algorithms.link_table import Flags
 from controller.network.intents import FlowSpec, RouteSet, WeightedRoute
 from controller.network.links.loss_failures import LossFailureDetector
@@ -20,9 +20,11 @@ from controller.network.paths.balancing.values import MeasuredFlow, Rebalance
 from controller.network.paths.deciding.backups import Backups
 from controller.network.paths.deciding.decide import Assignment, Decision, Verdict
 from controller.network.paths.deciding.decider import Decider
-from controller.network.paths.deciding.evacuation import Evacuation, ReportedLinks
+from controller.network.paths.deciding.evacuation import Avoided, Choose, Evacuation, ReportedLinks
 from controller.network.paths.deciding.graph import Network, Path
 from controller.network.paths.deciding.located import LocatedFlows
+from controller.network.paths.draining import DrainForecast, Present, staying
+from controller.network.paths.drains import Drains
 from controller.network.paths.engineering.demands import demands_of, possible
 from controller.network.paths.engineering.engineer import TrafficEngineer
 from controller.network.paths.engineering.settings import EngineeringSettings
@@ -31,7 +33,16 @@ from controller.network.paths.locating import locate
 from controller.network.paths.membership import Membership
 from controller.network.paths.pins import Pins
 from controller.network.paths.records.store import PathStore
-from controller.network.paths.records.values import Assigned, Explanation, History, HistoryQuery
+from controller.network.paths.records.values import (
+    Assigned,
+    Drain,
+    DrainChange,
+    DrainEffect,
+    DrainList,
+    Explanation,
+    History,
+    HistoryQuery,
+)
 from controller.network.paths.round_result import RoundResult
 from controller.network.paths.seen_flows import SeenFlows, SeenRows, is_probe
 from controller.network.paths.settings import DecideSettings, ManagedFlow
@@ -79,6 +90,7 @@ class PathServerCore:
         rates = {flow.spec: flow.rate_bps for flow in flows}
         self._seen = SeenFlows(self.network, rates)
         self._pins = Pins(topology)
+        self._drains = Drains(topology)
         self._members = self.membership(
             self.network, self._seen, rates, self.counters, most=max_flows, forget_after_ns=forget_after_ns
         )
@@ -90,6 +102,7 @@ class PathServerCore:
         self._loss_failures = LossFailureDetector(settings.dead_loss, settings.dead_loss_samples)
         self._backups = Backups(self.network.table)
         self._evacuation = Evacuation(self._backups, self._reported, return_after_ns=settings.return_after_ns)
+        self._forecast = DrainForecast(self._decider, self._evacuation, self._pins, self._seen)
         self.engineer: TrafficEngineer | None = None
         self._balancer = Balancer(self.network, settings)
         self.routes = self._restore(engineering, clock)
@@ -127,7 +140,7 @@ class PathServerCore:
         if not self._is_reported:
             # After a restart the controller's reports to the collector count, until it reports here.
             self._reported.watch(snapshot.statuses, self.network.table.link_number.keys())
-        self._decider.observe(snapshot, self._reported.down)
+        self._observe(snapshot)
         decisions = [*self._evacuate(snapshot, now_ns), *self._come_back(snapshot, now_ns)]
         if self.engineer is not None:
             engineered = self._engineer(self.engineer, snapshot, now_ns)
@@ -146,6 +159,14 @@ class PathServerCore:
         if not decisions and not more and not forgotten and not changes:
             return None
         return self._publish([*decisions, *more], changes)
+
+    def _observe(self, snapshot: Snapshot) -> None:
+        self._decider.observe(snapshot, self._reported.down, self._drains.links)
+
+    @property
+    def _avoided(self) -> Avoided:
+        """The links that flows must leave, by the last snapshot."""
+        return Avoided(self._decider.dead_links(), self._drains.links)
 
     def _follow_flows(self, snapshot: Snapshot, now_ns: int) -> bool:
         """Add the flows that telemetry shows, drop those not seen for long; return whether that dropped a route."""
@@ -185,14 +206,14 @@ class PathServerCore:
     def pin(self, flow: FlowSpec, path: Path, now_ns: int) -> RoundResult | None:
         """Pin a flow to a path until it is released; return the new routes, None if it was pinned there already.
 
-        Raise NoSuchPathError for a path that is not the flow's, DeadPathError for one with a dead link, PathError for a
-        flow that cannot be managed.
+        Raise NoSuchPathError for a path that is not the flow's, DeadPathError for one with a dead or drained link,
+        PathError for a flow that cannot be managed.
         """
         self._check_pinnable(flow)
         if self._pins.holds(flow, path):
             return None
-        dead = self._decider.dead_links() | self._reported.down
-        decision = self._pins.hold(flow, self._present_path(flow, path), path, dead, now_ns)
+        avoided = Avoided(self._decider.dead_links() | self._reported.down, self._drains.links)
+        decision = self._pins.hold(flow, self._present_path(flow, path), path, avoided, now_ns)
         self._evacuation.forget(flow)
         self._seen.name(flow)
         self._managed.add((flow,), now_ns)
@@ -219,6 +240,67 @@ class PathServerCore:
         reason = f"released: no longer pinned to {'-'.join(path)}"
         return self._publish([Decision(now_ns, flow, present, then, (), reason)])
 
+    def drain(self, change: DrainChange, now_ns: int) -> tuple[DrainEffect, RoundResult | None]:
+        """Drain an element or put it back; return the effect and the new routes, None if nothing changes.
+
+        Raise NoSuchPathError for an unknown element, StaleDrainsError if the drains have changed since the revision,
+        PathError for putting back what is not drained.
+        """
+        effect, after = self._foreseen(change, now_ns)
+        if not effect.is_change:
+            return effect, None
+        self._drains = after
+        snapshot = self._state(now_ns)
+        self._observe(snapshot)
+        decisions = self._evacuate(snapshot, now_ns)
+        if not change.drained:
+            decisions += self._come_back(snapshot, now_ns)
+        if self.engineer is not None:
+            self._engineer(self.engineer, snapshot, now_ns)
+            result = self._publish(decisions)
+        else:
+            result = self._publish(decisions, self._give_up_weights(now_ns))
+        return replace(effect, revision=after.revision), result
+
+    def foresee_drain(self, change: DrainChange, now_ns: int) -> DrainEffect:
+        """Return what `drain` would do now, by the same deciders, and change nothing; raise the same errors."""
+        return self._foreseen(change, now_ns)[0]
+
+    @property
+    def drained(self) -> int:
+        """Number of drained elements."""
+        return len(self._drains.elements)
+
+    def drains(self, now_ns: int) -> DrainList:
+        """Return the drained elements and the flows that stay on them."""
+        drains, snapshot = self._drains, self._state(now_ns)
+        stays = staying(self._on_links(drains.links, snapshot, now_ns), (), drains)
+        return DrainList(tuple(drains.elements.values()), stays, drains.revision)
+
+    def _state(self, now_ns: int) -> Snapshot:
+        """Return the last snapshot; before the first, one that knows nothing."""
+        return self._snapshot or Snapshot(now_ns, {}, {}, {})
+
+    def _foreseen(self, change: DrainChange, now_ns: int) -> tuple[DrainEffect, Drains]:
+        """Return a change's effect by the present state, and the drains after it."""
+        before, snapshot = self._drains, self._state(now_ns)
+        if change.revision not in {None, before.revision}:
+            raise StaleDrainsError("the drains have changed since this was shown: look again")
+        drain = Drain(before.name(change.element), now_ns, change.by, change.note)
+        after = before.changed(drain, is_drained=change.drained)
+        present = Present(snapshot, now_ns, self.current(snapshot, now_ns), self._ours, self._chooser(snapshot))
+        self._decider.observe(snapshot, self._reported.down, after.links)
+        try:
+            effect = self._forecast.effect(drain.element, before, after, present)
+        finally:
+            self._observe(snapshot)
+        if self.engineer is None:
+            return effect, after
+        dead = self._decider.dead_links()
+        now, then = self.engineer.foresee(*self._demands(snapshot, after), dead, after.links, now_ns)
+        effect = replace(effect, fullest_before=None, fullest_after=None)
+        return replace(effect, utilisation_before=now, utilisation_after=then), after
+
     def _present_path(self, flow: FlowSpec, default: Path) -> Path:
         """Return the path that a flow is on, the default where no base path is known either."""
         return self._path(flow, None if self._snapshot is None else self._seen_path(flow, self._snapshot)) or default
@@ -243,18 +325,23 @@ class PathServerCore:
 
     def _leave_dead_links(self, snapshot: Snapshot, now_ns: int) -> RoundResult | None:
         """Only evacuate dead links: the last snapshot was already evaluated when it arrived."""
-        self._decider.observe(snapshot, self._reported.down)
+        self._observe(snapshot)
         decisions = self._evacuate(snapshot, now_ns)
         if self.engineer is not None:
             engineered = self._engineer(self.engineer, snapshot, now_ns)
             return self._publish(decisions) if decisions or engineered else None
-        changes = self._balancer.avoid(self._decider.dead_links(), self._reported.watched.keys(), now_ns)
+        changes = self._give_up_weights(now_ns)
         return self._publish(decisions, changes) if decisions or changes else None
+
+    def _give_up_weights(self, now_ns: int) -> list[Rebalance]:
+        """Change weights of groups that lead over links which are dead or drained."""
+        avoided = self._avoided
+        return self._balancer.avoid(avoided.dead, self._reported.watched.keys(), now_ns, avoided.drained)
 
     def _rebalance(self, snapshot: Snapshot, now_ns: int, *, moved: bool, confirming: bool) -> list[Rebalance]:
         """Change weights of groups: off dead links at once, otherwise where no flow moved that would have helped."""
         balancer, beliefs = self._balancer, self._decider.beliefs
-        changes = balancer.avoid(self._decider.dead_links(), self._reported.watched.keys(), now_ns)
+        changes = self._give_up_weights(now_ns)
         if self.settings.balance.enabled and not changes:
             last_ns = now_ns if moved else max(self._moved_ns.values(), default=None)
             changes = balancer.step(
@@ -283,37 +370,53 @@ class PathServerCore:
     def _engineer(self, engineer: TrafficEngineer, snapshot: Snapshot, now_ns: int) -> bool:
         """Continue a round of traffic engineering; return whether weights have changed."""
         before = engineer.failed_rounds
-        demands, pinned_bps = demands_of(snapshot, self.network.topology, self._explicit_path)
-        done = engineer.step(demands, self._decider.dead_links(), now_ns, pinned_bps)
+        demands, pinned_bps = self._demands(snapshot, self._drains)
+        done = engineer.step(demands, self._decider.dead_links(), now_ns, pinned_bps, self._drains.links)
         if engineer.failed_rounds != before:
             self.counters["engineering_failed"] += 1
             self.last_problem = engineer.last_problem
         return done is not None
 
-    def _explicit_path(self, key: FlowKey) -> Path | None:
-        flow = self._seen.flow_of(key)
-        entry = None if flow is None else self._assigned.get(flow)
-        return None if entry is None else entry.path
+    def _demands(self, snapshot: Snapshot, drains: Drains) -> tuple[dict[tuple[str, str], float], dict[LinkKey, float]]:
+        """Return the demands to engineer, and the load of links by other traffic."""
+
+        def fixed_path(key: FlowKey) -> Path | None:
+            flow = self._seen.flow_of(key)
+            if flow is None or flow in self._assigned:
+                return None if flow is None else self._assigned[flow].path
+            # Traffic of hosts at a drained switch stays on base routes, and still loads them.
+            is_stuck = not drains.elements.keys().isdisjoint(self.network.ends(flow.src_host, flow.dst_host))
+            return snapshot.paths[key].switches if is_stuck else None
+
+        return demands_of(snapshot, self.network.topology, fixed_path)
 
     def _evacuate(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
-        """Move all flows off dead links, to their backups where those are alive."""
-        dead = self._decider.dead_links()
-        left = self._evacuation.leave(self._on_links(dead, snapshot, now_ns), self._assigned.keys(), dead, now_ns)
+        """Move all flows off dead links, to their backups where those are alive, and off drained ones."""
+        avoided = self._avoided
+        current = self._on_links(avoided.links, snapshot, now_ns)
+        left = self._evacuation.leave(current, self._assigned.keys(), avoided, self._chooser(snapshot), now_ns)
         decisions = [replace(decision, reason=self._pins.told(decision.flow, decision.reason)) for decision in left]
         for decision in decisions:
             self._apply(decision)
         return decisions
 
+    def _chooser(self, snapshot: Snapshot) -> Choose:
+        """Return the choice of paths for flows that leave drained links: there is time to weigh them."""
+
+        def choose(flows: Collection[FlowSpec], now_ns: int) -> list[Decision]:
+            self._decider.locate(self.current(snapshot, now_ns))
+            return self._decider.leave(flows, now_ns)
+
+        return choose
+
     def _on_links(self, links: Set[LinkKey], snapshot: Snapshot, now_ns: int) -> Mapping[FlowSpec, Assignment]:
         """Return the managed flows whose paths cross any of these links between switches."""
         if not links:
             return {}
-        crossed = np.zeros(len(self.network.table.links), np.bool_)
-        crossed[[self.network.table.link_number[link] for link in links]] = True
-        return self._ours(self.current(snapshot, now_ns).on_links(crossed))
+        return self._ours(self.current(snapshot, now_ns).on_links(self.network.table.flags(links)))
 
     def _come_back(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
-        """Move flows back to the paths that they left for dead links, when those are alive again."""
+        """Move flows back to the paths that they left, when the links there are in use again."""
         if not self._evacuation.is_waiting and not self._pins.paths:
             return []
         located = self.current(snapshot, now_ns)
@@ -349,7 +452,8 @@ class PathServerCore:
 
     def _route_set(self, version: int) -> RouteSet:
         weighted = self._balancer.weighted if self.engineer is None else self.engineer.weighted
-        return RouteSet(version, explicit_routes(self._assigned), weighted, explicit_routes(self._pins.paths))
+        drained = tuple(sorted(self._drains.links, key=str))
+        return RouteSet(version, explicit_routes(self._assigned), weighted, explicit_routes(self._pins.paths), drained)
 
     def current(self, snapshot: Snapshot, now_ns: int) -> LocatedFlows:
         """Return every managed flow with its current path, as far as known."""
@@ -430,7 +534,13 @@ class PathServerCore:
             return
         try:
             self._store.save(
-                self.routes.version, self._assigned, decisions, self.routes.weighted, changes, pins=self._pins.paths
+                self.routes.version,
+                self._assigned,
+                decisions,
+                self.routes.weighted,
+                changes,
+                pins=self._pins.paths,
+                drains=self._drains.elements,
             )
         except PathError as error:
             self.counters["saves_failed"] += 1
@@ -446,6 +556,9 @@ class PathServerCore:
             self.decisions.extend(reversed(newest_first))
             self._evacuation.restore(newest_first)
             lost = self._pins.restore(self._store.pins(), self._members.manages)
+            saved = self._store.drains()
+            self._drains = Drains.restored(self.network.topology, saved)
+            lost += len(saved) - len(self._drains.elements)
         pinned = {flow: entry for flow, entry in explicit.items() if flow in self._pins.paths}
         self._restore_paths(explicit if engineering is None else pinned)
         if engineering is None:

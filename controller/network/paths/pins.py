@@ -1,17 +1,18 @@
-"""Flows pinned to a path by hand: they stay until they are released, except while a link of it is dead."""
+"""Flows pinned to a path by hand: they stay until they are released, except while a link is dead or drained."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping
 
 from controller.common.errors import ControllerError, DeadPathError, NoSuchPathError, PathError
 from controller.network.intents import FlowSpec, Route
 from controller.network.paths.deciding.backups import links_of
 from controller.network.paths.deciding.decide import Decision
+from controller.network.paths.deciding.evacuation import Avoided
 from controller.network.paths.deciding.graph import Path
 from controller.network.paths.records.values import Assigned
 from controller.network.tables.flow_paths import check
-from dataplane.topology.values import LinkKey, Topology
+from dataplane.topology.values import Topology
 
 
 class Pins:
@@ -39,15 +40,16 @@ class Pins:
             return False
         return True
 
-    def hold(self, flow: FlowSpec, old: Path, new: Path, dead: Set[LinkKey], now_ns: int) -> Decision:
-        """Pin a flow; raise NoSuchPathError for a path that is not its own, DeadPathError for a dead one."""
+    def hold(self, flow: FlowSpec, old: Path, new: Path, avoided: Avoided, now_ns: int) -> Decision:
+        """Pin a flow; raise NoSuchPathError for a path that is not its own, DeadPathError for a dead or drained one."""
         try:
             check(self._topology, Route(flow, new))
         except ControllerError as error:
             raise NoSuchPathError(str(error)) from error
-        lost = next((link for link in links_of(new) if link in dead), None)
+        lost = next((link for link in links_of(new) if link in avoided.links), None)
         if lost is not None:
-            raise DeadPathError(f"flow {_hosts(flow)} cannot be pinned to {'-'.join(new)}: link {lost} is dead")
+            state = "dead" if lost in avoided.dead else "drained"
+            raise DeadPathError(f"flow {_hosts(flow)} cannot be pinned to {'-'.join(new)}: link {lost} is {state}")
         self.paths[flow] = Assigned(new, now_ns)
         return Decision(now_ns, flow, old, new, (), f"pinned to {'-'.join(new)} until it is released")
 
@@ -60,18 +62,18 @@ class Pins:
     def returning(
         self, current: Mapping[FlowSpec, Path], is_usable: Callable[[Path], bool], now_ns: int
     ) -> Iterator[Decision]:
-        """Yield the moves back of pinned flows that a dead link made leave, to paths that are usable again."""
+        """Yield the moves back of pinned flows that had to leave their paths, to paths that are usable again."""
         for flow, pin in self.paths.items():
             path = current.get(flow)
             if path is not None and path != pin.path and is_usable(pin.path):
-                reason = f"{'-'.join(pin.path)}, the pinned path, is alive again"
+                reason = f"{'-'.join(pin.path)}, the pinned path, can be used again"
                 yield Decision(now_ns, flow, path, pin.path, (), reason)
 
     def told(self, flow: FlowSpec, reason: str) -> str:
         """Return why a flow goes elsewhere, and where it will return if it is pinned."""
         if flow not in self.paths:
             return reason
-        return f"{reason}; pinned to {'-'.join(self.paths[flow].path)}, it returns when that path is alive"
+        return f"{reason}; pinned to {'-'.join(self.paths[flow].path)}, it returns when that path can be used"
 
 
 def _hosts(flow: FlowSpec) -> str:

@@ -60,22 +60,26 @@ export interface WhyAnswer {
   flow: Flow | string
   path: string[] | null
   words: string[]
+  /** The path that the flow is pinned to. */
+  pinned?: string[] | null
   alternatives: Alternative[]
   decision: { old: string[]; new: string[]; reason: string; at_ns: number; gain_ns: number | null } | null
 }
 
-async function request(method: string, path: string, body?: unknown): Promise<Response> {
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+
+async function request(method: Method, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Response> {
   let response: Response
   try {
     response = await fetch(path, {
       method,
       credentials: 'same-origin',
       cache: 'no-store',
-      headers: { accept: 'application/json', 'x-millrace': 'page', ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+      headers: { accept: 'application/json', 'x-millrace': 'page', ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
       body: body === undefined ? undefined : JSON.stringify(body)
     })
   } catch {
-    throw new Problem('the server does not answer', 0)
+    throw new Problem(method === 'GET' ? 'the server does not answer' : 'the server does not answer: it may have been done, or not', 0)
   }
   if (response.ok) return response
   const type = response.headers.get('content-type') ?? ''
@@ -85,6 +89,13 @@ async function request(method: string, path: string, body?: unknown): Promise<Re
 
 export async function get<T>(path: string): Promise<T> {
   return (await request('GET', path)).json() as Promise<T>
+}
+
+/** Changes something; a Problem says why not. Its effects come by the stream, as everybody's do. */
+export async function change<T = null>(method: Exclude<Method, 'GET'>, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<T> {
+  const response = await request(method, path, body, headers)
+  const isJson = (response.headers.get('content-type') ?? '').includes('json')
+  return (isJson ? await response.json() : null) as T
 }
 
 export async function signIn(secret: { code: string } | { token: string }): Promise<void> {

@@ -15,6 +15,11 @@ const RELOADED = 'millrace reloaded for'
 export type Phase = 'starting' | 'sign-in' | 'in'
 export type Clock = 'live' | 'playing' | 'paused'
 
+export interface Done {
+  text: string
+  undo: (() => Promise<void>) | null
+}
+
 export type ThemeChoice = 'auto' | 'light' | 'dark'
 const THEME = 'millrace theme'
 
@@ -28,6 +33,8 @@ class App {
   me = $state.raw<Me | null>(null)
   problem = $state<string | null>(null)
   notice = $state<string | null>(null)
+  /** The last change that was made here, and how to undo it. */
+  done = $state.raw<Done | null>(null)
   route = $state.raw<Route>(parseRoute(location.hash))
 
   connection = $state.raw<Connection>({ state: 'connecting' })
@@ -91,6 +98,27 @@ class App {
     this.#paint()
     if (code !== null) await this.signIn({ code })
     else await this.enter(true)
+  }
+
+  /** Whether the one who is signed in may change something; the past cannot be changed. */
+  may(what: string): boolean {
+    return this.clock === 'live' && (this.me?.may.includes(what) ?? false)
+  }
+
+  /** Says what was done, with a button that undoes it. */
+  report(text: string, undo: (() => Promise<void>) | null = null): void {
+    this.done = { text, undo }
+  }
+
+  async undo(): Promise<void> {
+    const undo = this.done?.undo
+    this.done = null
+    if (!undo) return
+    try {
+      await undo()
+    } catch (error) {
+      this.notice = `It was not undone: ${(error as Error).message}`
+    }
   }
 
   setTheme(theme: ThemeChoice): void {

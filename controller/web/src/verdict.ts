@@ -59,6 +59,11 @@ function list(parts: string[]): string {
   return parts.length < 2 ? (parts[0] ?? '') : `${parts.slice(0, -1).join(', ')} and ${parts.at(-1)}`
 }
 
+/** Open events that nobody looks after. */
+export function alarms(events: FabricEvent[]): FabricEvent[] {
+  return events.filter((event) => event.closed_ns === null && event.note === null)
+}
+
 export function verdict(
   fabric: Fabric | null,
   planes: Uint8Array | null,
@@ -83,13 +88,13 @@ export function verdict(
       if (planes[link] >= 238) full++
     }
   }
-  const open = events.filter((event) => event.closed_ns === null)
-  const critical = open.filter((event) => event.severity === 'critical' && event.note === null).length
+  const open = alarms(events)
+  const critical = open.filter((event) => event.severity === 'critical').length
   const parts: string[] = []
   if (down > 0) parts.push(`${plural(down, 'link')} ${down === 1 ? 'is' : 'are'} down`)
   if (critical > 0) parts.push(`${plural(critical, 'critical event')} ${critical === 1 ? 'is' : 'are'} open`)
   if (full > 0) parts.push(`${plural(full, 'link')} ${full === 1 ? 'is' : 'are'} above 95 %`)
-  const warnings = open.length - open.filter((event) => event.severity === 'critical').length
+  const warnings = open.length - critical
   if (parts.length === 0 && warnings > 0) parts.push(`${plural(warnings, 'warning')} ${warnings === 1 ? 'is' : 'are'} open`)
   if (problems.length > 0) parts.push(`${list(problems.map((source) => source.name))} ${problems.length === 1 ? 'has' : 'have'} a problem`)
   const level: Level = down > 0 || critical > 0 ? 'critical' : parts.length > 0 ? 'warning' : 'good'
@@ -97,5 +102,7 @@ export function verdict(
   if (measured === 0) return { level: 'unknown', sentence: 'Nothing can be said: no link reports telemetry.' }
   const missing = fabric.links - measured
   const unmeasured = missing > 0 ? ` ${plural(missing, 'link')} without telemetry.` : ''
-  return { level: 'good', sentence: `All is well on ${plural(measured, 'measured link')}.${unmeasured}` }
+  const noted = events.filter((event) => event.closed_ns === null).length
+  const acknowledged = noted > 0 ? ` ${plural(noted, 'acknowledged event')} ${noted === 1 ? 'is' : 'are'} open.` : ''
+  return { level: 'good', sentence: `All is well on ${plural(measured, 'measured link')}.${unmeasured}${acknowledged}` }
 }

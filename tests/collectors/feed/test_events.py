@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -9,11 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collectors.events.changes import RuleChange, RuleState
 from collectors.events.rules import ChangeSettings, Rule
 from collectors.events.scopes import FIGURES, Scope
 from collectors.feed import events_pb2 as messages
-from collectors.feed.events import events_message, events_of, rules_message, rules_of
-from collectors.values import Event, Phase, ReporterKey
+from collectors.feed import feed_pb2
+from collectors.feed.events import (
+    event_message,
+    event_of,
+    events_message,
+    events_of,
+    rules_message,
+    rules_of,
+    state_message,
+    state_of,
+)
+from collectors.feed.moves import moves_message, moves_of
+from collectors.values import Event, EventNote, FlowMove, Phase, ReporterKey
 from dataplane.rpc.errors import MessageError
 from tests.collectors.feed.drawn import EVENTS
 
@@ -52,6 +65,25 @@ def rules(draw: st.DrawFn, number: int) -> Rule:
 def test_events_survive(events: list[Event]) -> None:
     data = events_message(events).SerializeToString()
     assert events_of(messages.Events.FromString(data)) == tuple(events)
+
+
+def test_notes_and_changed_rules_survive() -> None:
+    noted = replace(EVENT, note=EventNote("ada", "on it", 7))
+    assert event_of(messages.Event.FromString(event_message(noted).SerializeToString())) == noted
+    old, new = Rule(name="a", figure="loss", above=0.5), Rule(name="a", figure="loss", above=0.7, hold_ns=3)
+    changes = (RuleChange("a", new, old, "ada", 7), RuleChange("b", None, old, "bob", 8))
+    state = RuleState((new,), changes)
+    assert state_of(messages.RuleSet.FromString(state_message(state).SerializeToString())) == state
+
+
+def test_moves_survive_and_are_bounded() -> None:
+    moves = (
+        FlowMove(7, "h1", "h2", 17, 0, 6001, ("s1", "s2"), ("s1", "s3", "s2"), "s1->s2 is full", -9),
+        FlowMove(8, "h1", "h2", None, None, None, (), ("s1",), "pinned"),
+    )
+    assert moves_of(feed_pb2.FlowMoves.FromString(moves_message(moves).SerializeToString())) == moves
+    with pytest.raises(MessageError, match="1001 moves are more than 1000"):
+        moves_of(moves_message(moves[:1] * 1001))
 
 
 @given(st.integers(0, 3).flatmap(lambda count: st.tuples(*map(rules, range(count)))))

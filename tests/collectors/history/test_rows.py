@@ -9,7 +9,17 @@ from pathlib import Path
 from collectors.history.rows import LEFT_OUT, DropTally, Observation
 from collectors.history.schema import TABLES
 from collectors.statistics.sketch import Sketch
-from collectors.values import ClockState, DropRecord, Event, Evidence, LossSource, Phase, ReporterState, Snapshot
+from collectors.values import (
+    ClockState,
+    DropRecord,
+    Event,
+    EventNote,
+    Evidence,
+    LossSource,
+    Phase,
+    ReporterState,
+    Snapshot,
+)
 from tests.collectors.history.samples import FLOW, LINK, NOON_S, S_NS, job, link, maker, path, rows_of, snapshot
 
 NOON = datetime.fromtimestamp(NOON_S, UTC)
@@ -213,7 +223,19 @@ def test_an_event_has_unix_time(tmp_path: Path) -> None:
         "threshold": 4.0,
         "phase": "raised",
         "evidence": [{"time": datetime.fromtimestamp(NOON_S + 1, UTC), "figure": "samples", "value": 3.0}],
+        "note_by": None,
+        "note": None,
     }
+
+
+def test_acknowledgement_has_a_row_of_its_own(tmp_path: Path) -> None:
+    event = Event(1, "slow", LINK, "delay_p99_ns", 5.0, 4.0, Phase.RAISED, note=EventNote("ada", "on it", 7))
+    notes = ((NOON_S * S_NS, event), (NOON_S * S_NS, replace(event, note=None)))
+    rows = rows_of(maker(tmp_path).batches(Observation(0, snapshot(), notes=notes)), "events")
+    assert [(row["time"], row["phase"], row["note_by"], row["note"]) for row in rows] == [
+        (NOON, "acknowledged", "ada", "on it"),
+        (NOON, "withdrawn", None, None),
+    ]
 
 
 def test_tables_without_rows_are_left_out(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
 
@@ -102,6 +103,10 @@ class ComputedView:
     silent: set[int] = field(default_factory=set)
     lossy: set[int] = field(default_factory=set)
     drained: set[int] = field(default_factory=set)
+    elements: dict[str, str] = field(default_factory=dict)
+    """Elements that a user has drained, with their notes."""
+    may: list[str] = field(default_factory=list)
+    """Changes that the one who is signed in may make."""
     problem: str | None = None
     """A problem of the collector: no columns are sent while there is one."""
     is_away: bool = False
@@ -244,6 +249,8 @@ class ComputedView:
             if (a, b) not in self.ends:
                 return 404, {"detail": f"no link {a}->{b}"}
             return 200, self._link(self.ends.index((a, b)), int(query.get("at", now_ns)))
+        if path == "/v1/view/drains/effect":
+            return self._drain_effect(query["element"], query["drained"] == "true")
         if path == "/v1/view/flows":
             flows = self.flows()
             return 200, {"flows": flows[: int(query["limit"])], "of": len(flows) + 4213}
@@ -253,6 +260,59 @@ class ComputedView:
         if kind in ("nodes", "pods", "tasks", "decisions", "centres"):
             return 200, {"items": _resources(kind, now_ns), "revision": 7}
         return 404, {"detail": f"nothing at {path}"}
+
+    @property
+    def revision(self) -> str:
+        """The revision of what is drained."""
+        return ",".join(sorted(self.elements)) or "none"
+
+    def change_drain(self, asked: Mapping[str, Any]) -> tuple[int, Any]:
+        """Drain an element or put it back, as the API server does."""
+        if asked.get("revision", self.revision) != self.revision:
+            return 409, {"detail": "the drains have changed since this was shown: look again"}
+        status, effect = self._drain_effect(asked["element"], asked["drained"])
+        if status == 200 and asked["drained"]:
+            self.elements[asked["element"]] = asked["note"]
+        elif status == 200:
+            del self.elements[asked["element"]]
+        return status, effect
+
+    def _links_of(self, element: str) -> list[int]:
+        both = element.split("<->")
+        pairs = [tuple(both), tuple(both[::-1])] if len(both) == 2 else [tuple(element.split("->"))]
+        return [i for i, ends in enumerate(self.ends) if ends in pairs or element in ends]
+
+    def _drain_effect(self, element: str, is_drained: bool) -> tuple[int, Any]:
+        if not is_drained and element not in self.elements:
+            return 404, {"detail": f"{element} is not drained"}
+        links = {self.ends[link] for link in self._links_of(element)}
+        crossing = [flow for flow in self.flows() if links & set(pairwise(flow["path"]))]
+        moves, stays = [], []
+        for flow in crossing:
+            new = self.path(flow["path"][0], flow["path"][-1], frozenset({element, *next(iter(links))}))
+            if new and not links & set(pairwise(new)):
+                old, to = (flow["path"], new) if is_drained else (new, flow["path"])
+                moves.append({"text": flow["text"], "old": old, "new": to, "reason": ""})
+            else:
+                stays.append({"text": flow["text"], "path": flow["path"], "reason": "no other path may be used"})
+        drain = {"element": element, "since_ns": time.time_ns(), "by": "ada", "note": ""}
+        return 200, {
+            "drain": drain if is_drained else None,
+            "is_change": is_drained != (element in self.elements),
+            "moves": moves,
+            "moves_of": len(moves),
+            "stays": stays,
+            "stays_of": len(stays),
+            "others": 7,
+            "hosts": [host["name"] for host in self.topology["hosts"] if self.switch_of(host) == element],
+            "before": {"link": "snva->losa", "share": 0.61},
+            "after": {"link": "hstn->kscy", "share": 0.74},
+            "revision": self.revision,
+        }
+
+    def switch_of(self, host: Mapping[str, Any]) -> str:
+        """Return the name of a host's switch."""
+        return str(self.topology["switches"][host["switch"]]["name"])
 
     def _link(self, link: int, at_ns: int) -> dict[str, Any]:
         times = [at_ns - 5_000_000_000 * i for i in range(120)][::-1]
@@ -335,7 +395,13 @@ class ComputedView:
                 body = planes if last is None else planes - last
                 yield _frame(3 if last is None else 4, struct.pack(">Q", at_ns) + zlib.compress(body.tobytes(), 1))
                 last = planes
-            notes = {"uncertain": [2], "drained": [{"link": link} for link in sorted(self.drained)]}
+            drained: list[dict[str, Any]] = [{"link": link} for link in sorted(self.drained)]
+            drained += [
+                {"link": link, "element": element, "by": "ada", "reason": note, "since_ns": self.started_ns}
+                for element, note in self.elements.items()
+                for link in self._links_of(element)
+            ]
+            notes = {"uncertain": [2], "drained": drained}
             for kind, value in ((5, self.events()), (7, self.moves()), (8, notes)):
                 body_json = as_json(value)
                 if told.get(kind) != body_json:

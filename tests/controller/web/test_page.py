@@ -120,6 +120,57 @@ def test_the_map_draws_and_selects(visit: Visit) -> None:
     assert visit.said == []
 
 
+def test_a_link_is_drained_and_put_back(visit: Visit, view: ComputedView) -> None:
+    view.may = ["drain"]
+    visit.page.reload()
+    visit.page.wait_for_selector(".verdict")
+    visit.go("#/now?link=kscy&to=dnvr")
+    visit.page.get_by_role("button", name="Drain …").click()
+    dialog = visit.page.get_by_role("dialog", name="Drain kscy->dnvr")
+    dialog.get_by_text("further measured flows on it").wait_for()
+    dialog.get_by_text("would be hstn->kscy at 74").wait_for()
+    assert dialog.get_by_role("row").count() > 1
+    dialog.get_by_label("Both directions").check()
+    visit.page.get_by_role("dialog", name="Drain kscy<->dnvr").get_by_text("would be hstn->kscy").wait_for()
+    visit.page.get_by_label("Why").fill("new <b>optics</b>")
+    dialog_now = visit.page.get_by_role("dialog")
+    dialog_now.get_by_role("button", name="Drain").click()
+    visit.sees("kscy<->dnvr is drained.")
+    visit.sees("By ada")
+    visit.sees("new <b>optics</b>")
+    assert view.elements == {"kscy<->dnvr": "new <b>optics</b>"}
+    visit.page.get_by_role("button", name="Undo").click()
+    wait_until(lambda: not view.elements, PATIENCE_MS / 1000)
+    visit.page.get_by_role("button", name="Drain …").wait_for()
+    assert visit.said == []
+
+
+def test_two_tabs_drain_one_after_the_other(visit: Visit, view: ComputedView) -> None:
+    view.may = ["drain"]
+    visit.page.reload()
+    visit.page.wait_for_selector(".verdict")
+    visit.go("#/now?node=kscy")
+    visit.page.get_by_role("button", name="Drain …").click()
+    dialog = visit.page.get_by_role("dialog", name="Drain kscy")
+    dialog.get_by_text("stays: it is their only switch").wait_for()
+    view.change_drain({"element": "hstn", "drained": True, "note": "other tab"})
+    dialog.get_by_role("button", name="Drain").click()
+    dialog.get_by_text("the drains have changed since this was shown: look again").wait_for()
+    dialog.get_by_role("button", name="Drain").click()
+    visit.sees("kscy is drained.")
+    visit.page.get_by_role("button", name="Undrain …").click()
+    visit.page.get_by_role("dialog", name="Put back kscy").get_by_role("button", name="Undrain").click()
+    visit.sees("kscy is put back.")
+    assert list(view.elements) == ["hstn"]
+    assert [said for said in visit.said if "409" not in said] == []
+
+
+def test_a_viewer_sees_no_button_that_changes(visit: Visit) -> None:
+    visit.go("#/now?link=snva&to=losa")
+    visit.sees("Drained: no new traffic is placed here.")
+    assert visit.page.get_by_role("button", name="rain …").count() == 0
+
+
 def test_old_figures_are_named_and_recover(visit: Visit, view: ComputedView) -> None:
     view.problem = "127.0.0.1:9000 refuses connections"
     visit.sees("collector: 127.0.0.1:9000 refuses connections")

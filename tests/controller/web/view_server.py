@@ -57,7 +57,7 @@ class _Handler(BaseHTTPRequestHandler):
                 "version": "0.3",
                 "build": self.view.build,
                 "now_ns": time.time_ns(),
-                "may": [],
+                "may": self.view.may,
             }
             self._send(200, me)
         elif url.path == "/v1/view/stream":
@@ -71,6 +71,8 @@ class _Handler(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
         if self.headers.get("X-Millrace") != "page":
             self._send(403, {"detail": "no header X-Millrace"})
+        elif self.path == "/v1/view/drains" and self._is_signed_in():
+            self._send(*self.view.change_drain(asked))
         elif asked.get("code") in self.view.codes or asked.get("token") in self.view.tokens:
             self.view.codes.discard(asked.get("code", ""))
             session = f"s{len(self.view.sessions)}"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
 from rich.table import Table
 
 from collectors.values import HopRecord, RecordKind
+from controller.apps.cli.network.drains import drain, drained, undrain
 from controller.apps.cli.network.path_costs import cost
+from controller.apps.cli.network.path_server import SERVER, Server, ask, ask_at, flow_name
 from controller.apps.cli.shared.common import SettingsFile, run_daemon
 from controller.apps.cli.shared.load import load_rows, warn_overloads
 from controller.apps.cli.shared.output import (
@@ -31,7 +32,6 @@ from controller.apps.cli.shared.output import (
 from controller.apps.cli.shared.units import seconds
 from controller.common.console import plain_or_terminal
 from controller.network.intents import FlowSpec
-from controller.network.paths.settings import ADDRESS
 from dataplane.clock import NS_PER_S
 from dataplane.topology.values import LinkKey
 
@@ -40,17 +40,16 @@ if TYPE_CHECKING:
     from controller.network.paths.deciding.decide import Decision
     from controller.network.paths.deciding.graph import PathFigures
     from controller.network.paths.engineering.engineer import EngineeringRound
-    from controller.network.paths.records.values import Explanation, History, HistoryQuery, PathServerStatus
+    from controller.network.paths.records.values import Explanation, History, HistoryQuery
     from controller.network.paths.service.client import RouteClient
 
     _Decided = Decision | Rebalance | EngineeringRound
 
 paths = typer.Typer(name="paths", help="Run the path server, or query a running one.", no_args_is_help=True)
 
-paths.command()(cost)
+for command in (cost, drain, undrain, drained):
+    paths.command()(command)
 
-Server = Annotated[str, typer.Option("--server", metavar="ADDRESS", help="unix:PATH or HOST:PORT.")]
-SERVER: Final = ADDRESS
 Protocol = Annotated[int | None, typer.Option(min=0, max=255, help="IP protocol of the flow.")]
 SrcPort = Annotated[int | None, typer.Option(min=0, max=65535, help="Source port of the flow.")]
 DstPort = Annotated[int | None, typer.Option(min=0, max=65535, help="Destination port of the flow.")]
@@ -62,8 +61,6 @@ _HISTORY_COLUMNS: Final = (
     *("time_ns", "src_host", "dst_host", "protocol", "src_port", "dst_port", "old_path", "new_path"),
     *("switch", "destination", "old_weights", "new_weights", "destinations", "reason"),
 )
-
-T = TypeVar("T")
 
 
 @paths.command()
@@ -88,7 +85,7 @@ def explain(  # noqa: PLR0917 - a command line's options
 ) -> None:
     """Explain why a flow is on its path: measurements, candidates, reason, last moves; times are UTC."""
     flow = FlowSpec(src, dst, protocol, src_port, dst_port)
-    explanation, now = _ask_at(server, lambda client: client.why(flow))
+    explanation, now = ask_at(server, lambda client: client.why(flow))
     if as_json or form is Format.JSON:
         typer.echo(msgspec.json.encode(explanation).decode())
     else:
@@ -111,7 +108,7 @@ def history(  # noqa: PLR0917 - a command line's options
     from controller.network.paths.records.values import HistoryQuery  # noqa: PLC0415
 
     query = HistoryQuery(src, dst, _ns(since, "--since"), _ns(until, "--until"), limit)
-    answer, now = _ask_at(server, lambda client: client.history(query))
+    answer, now = ask_at(server, lambda client: client.history(query))
     decided = _selected(query, answer)
     if form is Format.TABLE:
         rows_of_people = ((*_history_cells(decision), seconds(now.now_ns - decision.time_ns)) for decision in decided)
@@ -124,10 +121,13 @@ def history(  # noqa: PLR0917 - a command line's options
 @paths.command()
 def routes(server: Server = SERVER, form: FormatOption = Format.TABLE) -> None:
     """List the explicit and the weighted routes in force, and the paths that flows are pinned to."""
-    current, _ = _ask_at(server, lambda client: client.current_routes())
+    current, _ = ask_at(server, lambda client: client.current_routes())
     pins = {route.flow: route.switches for route in current.pins}
-    rows: list[Cells] = [(_name(route.flow), route.switches, pins.pop(route.flow, None)) for route in current.routes]
-    rows += [(_name(flow), None, path) for flow, path in pins.items()]
+    rows: list[Cells] = [
+        (flow_name(route.flow), route.switches, pins.pop(route.flow, None)) for route in current.routes
+    ]
+    rows += [(flow_name(flow), None, path) for flow, path in pins.items()]
+    rows += [(f"all, where another path exists: not over {link}", "drained", None) for link in current.drained]
     for weighted in current.weighted:
         ways = tuple(f"{peer} ({weight})" for peer, weight in weighted.next_hops)
         rows.append((f"all to {weighted.destination} at {weighted.switch}", ways, None))
@@ -145,7 +145,7 @@ def pin(  # noqa: PLR0917 - a command line's options
     dst_port: DstPort = None,
 ) -> None:
     """Pin a flow to a path until `release`; it leaves the path only while a link of it is down."""
-    _ask(server, lambda client: client.pin(FlowSpec(src, dst, protocol, src_port, dst_port), tuple(path)))
+    ask(server, lambda client: client.pin(FlowSpec(src, dst, protocol, src_port, dst_port), tuple(path)))
 
 
 @paths.command()
@@ -158,13 +158,13 @@ def release(  # noqa: PLR0917 - a command line's options
     dst_port: DstPort = None,
 ) -> None:
     """Give a pinned flow back: the path server decides about it again."""
-    _ask(server, lambda client: client.release(FlowSpec(src, dst, protocol, src_port, dst_port)))
+    ask(server, lambda client: client.release(FlowSpec(src, dst, protocol, src_port, dst_port)))
 
 
 @paths.command()
 def status(server: Server = SERVER, form: FormatOption = Format.TABLE) -> None:
     """Show the age of the state that the path server decides by, its load and its counters."""
-    _, now = _ask_at(server, _nothing)
+    _, now = ask_at(server, _nothing)
     ages = {
         "state age s": seconds(now.snapshot_age_ns),
         "last round age s": None if now.last_step_ns is None else seconds(now.now_ns - now.last_step_ns),
@@ -173,6 +173,7 @@ def status(server: Server = SERVER, form: FormatOption = Format.TABLE) -> None:
         "flows": now.flows,
         "explicit routes": now.explicit_routes,
         "pinned flows": now.pinned,
+        "drained": now.drained,
     }
     show(("what", "value"), [*ages.items(), *load_rows(now.load), *sorted(now.counters.items())], form)
     if now.last_problem is not None:
@@ -191,7 +192,7 @@ def change_link(
         raise typer.BadParameter(f"{state!r} is not down or up", param_hint="down|up")
     from controller.network.paths.records.values import LinkChange  # noqa: PLC0415
 
-    _ask(server, lambda client: client.link_changed(LinkChange(_link(link), up=state == "up")))
+    ask(server, lambda client: client.link_changed(LinkChange(_link(link), up=state == "up")))
 
 
 @paths.command()
@@ -212,7 +213,7 @@ def records(  # noqa: PLR0917 - a command line's options
     from controller.network.paths.records.values import RecordQuery  # noqa: PLC0415
 
     query = RecordQuery(src=src, dst=dst, link=None if link is None else _link(link), limit=limit)
-    rows, now = _ask_at(server, lambda client: client.records(query))
+    rows, now = ask_at(server, lambda client: client.records(query))
     if form is not Format.TABLE:
         show_values(rows, HopRecord, form)
         return
@@ -242,39 +243,6 @@ def _link(text: str) -> LinkKey:
     return LinkKey(tail, head)
 
 
-def _name(flow: FlowSpec) -> str:
-    ports = (("protocol", flow.protocol), ("from port", flow.src_port), ("to port", flow.dst_port))
-    details = ", ".join(f"{name} {number}" for name, number in ports if number is not None)
-    return f"{flow.src_host} → {flow.dst_host}" + (f" ({details})" if details else "")
-
-
-def _ask(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> T:
-    from controller.network.paths.service.client import RouteClient, RouteClientSettings  # noqa: PLC0415
-
-    async def ask() -> T:
-        async with RouteClient(RouteClientSettings(address=server)) as client:
-            return await question(client)
-
-    return asyncio.run(ask())
-
-
-def _ask_at(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> tuple[T, PathServerStatus]:
-    """Return an answer and the path server's state; warn on stderr if its data is old."""
-
-    async def both(client: RouteClient) -> tuple[T, PathServerStatus]:
-        return await question(client), await client.status()
-
-    answer, now = _ask(server, both)
-    if now.feed_is_silent:
-        newest = (
-            "no figures received yet"
-            if now.snapshot_age_ns is None
-            else f"figures are {seconds(now.snapshot_age_ns)} s old"
-        )
-        typer.echo(f"the collector's feed is silent: {newest}, so no decisions use them", err=True)
-    return answer, now
-
-
 async def _nothing(_: RouteClient) -> None:
     """Query only the path server's state."""
 
@@ -286,7 +254,7 @@ def _show_explanation(explanation: Explanation, now_ns: int) -> None:
     screen.print(f"figures are {age} s old", highlight=False, soft_wrap=True)
     label = f"{age} s ago" if explanation.feed_is_silent else "now"
     rows = [_row(figures, _label(explanation, figures, label)) for figures in explanation.candidates]
-    screen.print(table_of(("", "path", "delay ms", "free Mbit/s"), rows, title=_name(explanation.flow)))
+    screen.print(table_of(("", "path", "delay ms", "free Mbit/s"), rows, title=flow_name(explanation.flow)))
     for move in explanation.moves:
         when = utc(move.time_ns).isoformat(timespec="milliseconds")
         ago = seconds(now_ns - move.time_ns)
@@ -347,7 +315,7 @@ def _history_cells(decided: _Decided) -> Cells:
     from controller.network.paths.deciding.decide import Decision  # noqa: PLC0415
 
     if isinstance(decided, Decision):
-        return (utc(decided.time_ns), _name(decided.flow), decided.new_path, decided.reason)
+        return (utc(decided.time_ns), flow_name(decided.flow), decided.new_path, decided.reason)
     if isinstance(decided, Rebalance):
         ways = tuple(f"{peer} ({weight})" for peer, weight in decided.new_weights)
         return (utc(decided.time_ns), f"all to {decided.destination} at {decided.switch}", ways, decided.reason)
@@ -355,6 +323,6 @@ def _history_cells(decided: _Decided) -> Cells:
 
 
 def _row(figures: PathFigures, label: str) -> tuple[str, str, str, str]:
-    dead = "" if figures.dead_link is None else f" (dead: {figures.dead_link})"
-    path = " ".join(figures.switches) + dead
+    notes = (("dead", figures.dead_link), ("drained", figures.drained_link))
+    path = " ".join(figures.switches) + "".join(f" ({state}: {link})" for state, link in notes if link is not None)
     return (label, path, f"{figures.delay_ns / 1e6:.3f}", f"{figures.bottleneck_bps / 1e6:.3f}")

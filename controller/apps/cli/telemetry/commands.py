@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -119,7 +120,7 @@ def _child_cells(state: JobState, child: ChildState) -> Cells:
     )
 
 
-_COLUMNS = ("time", "phase", "rule", "subject", "figure", "value", "threshold")
+_COLUMNS = ("time", "phase", "rule", "subject", "figure", "value", "threshold", "note")
 
 
 def events(
@@ -138,6 +139,18 @@ def events(
         ask(feed, lambda client: _follow(client, form), patience_s=None)
 
 
+def acknowledge(
+    rule: Annotated[str, typer.Argument(help="Name of the event's rule.")],
+    subject: Annotated[str, typer.Argument(help="Its subject, as `millrace telemetry events` lists it.")],
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Note that is shown with the event.")] = "",
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Withdraw an acknowledgement.")] = False,
+    feed: Feed = FEED,
+) -> None:
+    """Acknowledge an open event: it stays listed, with your name and note, and no longer counts as an alarm."""
+    by = getpass.getuser()
+    ask(feed, lambda client: client.acknowledge(rule, subject, note, by=by, withdraw=withdraw))
+
+
 def rules(
     feed: Feed = FEED,
     form: FormatOption = Format.TABLE,
@@ -149,10 +162,15 @@ def rules(
     """List the active rules, or replace all of them while the collector runs."""
     if replacement is not None:
         _replace(feed, replacement)
-    active = ask(feed, lambda client: client.rules())
+    state = ask(feed, lambda client: client.rule_state())
+    active = state.rules
     if form is Format.TABLE:
-        columns = ("rule", "scope", "figure", "raised", "cleared", "hold s", "of")
-        show(columns, map(_rule_cells, active), form)
+        columns = ("rule", "scope", "figure", "raised", "cleared", "hold s", "of", "changed by")
+        changed = {change.name: change.by for change in state.changes}
+        show(columns, ((*_rule_cells(rule), changed.get(rule.name)) for rule in active), form)
+        for change in state.changes:
+            if change.rule is None:
+                typer.echo(f"rule {change.name} of the settings was removed by {change.by}", err=True)
     else:
         rows = [msgspec.to_builtins(msgspec.structs.asdict(rule)) for rule in active]
         show(list(rows[0]) if rows else ["name"], [list(row.values()) for row in rows], form)
@@ -163,7 +181,8 @@ def _replace(feed: str, file: Path) -> None:
     from dataplane.config import load  # noqa: PLC0415
 
     wanted = load(file, RuleSettings).rules
-    ask(feed, lambda client: client.set_rules(wanted))
+    by = getpass.getuser()
+    ask(feed, lambda client: client.set_rules(wanted, by=by))
 
 
 async def _epoch_ns(client: FeedClient) -> int:
@@ -190,7 +209,8 @@ def _columns(form: Format) -> tuple[str, ...]:
 
 def _cells(event: Event, began_ns: int, form: Format) -> Cells:
     about = (event.phase, event.rule, event.subject, event.figure, event.value, event.threshold)
-    cells = (utc(event.time_ns + began_ns), *about)
+    note = None if event.note is None else f"{event.note.by}: {event.note.text}".removesuffix(": ")
+    cells = (utc(event.time_ns + began_ns), *about, note)
     if form is Format.TABLE:
         return cells
     evidence = [
@@ -259,6 +279,7 @@ telemetry = typer.Typer(name="telemetry", help="Query a running collector, or it
 
 
 telemetry.command()(events)
+telemetry.command()(acknowledge)
 telemetry.command()(rules)
 telemetry.command()(jobs)
 telemetry.command()(links)
@@ -273,7 +294,7 @@ def query(
     folder: Annotated[Path, typer.Option("--history", "-d", metavar="FOLDER", help="The collector's history.")],
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Query a history in SQL (DuckDB): links, paths, events, drops, reporters, clocks, counters; read-only."""
+    """Query a history in SQL (DuckDB): links, paths, events, moves, drops, reporters, clocks, counters; read-only."""
     from collectors.history.query import query as ask_history  # noqa: PLC0415
 
     answer = ask_history(folder, statement, lambda problem: typer.echo(f"millrace telemetry: {problem}", err=True))

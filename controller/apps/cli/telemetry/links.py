@@ -182,7 +182,9 @@ def _row(link: LinkState, status: LinkStatus | None) -> LinkRow:
 def _cells(link: LinkState, status: LinkStatus | None) -> tuple[object, ...]:
     """Return a link's row for people; a dead link has no figures, which would be outdated or nominal."""
     is_dead = status is not None and status.condition is LinkCondition.DOWN
-    reported = (None, None) if status is None else (status.condition, seconds(status.age_ns))
+    # A link that works has no cause, unless it is drained.
+    state = None if status is None else (status.condition if is_dead else status.cause or status.condition)
+    reported = (state, None if status is None else seconds(status.age_ns))
     if is_dead:
         figures: tuple[object, ...] = (None,) * 8
     else:

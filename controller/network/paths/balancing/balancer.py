@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 
-from controller.network.algorithms.costs import FORBIDDEN
 from controller.network.algorithms.link_table import Flags, Longs
 from controller.network.algorithms.trees import DestinationTrees
 from controller.network.intents import WeightedRoute
@@ -60,7 +59,8 @@ class Balancer:
         self._looked_ns: int | None = None
         self._tried: tuple[tuple[int, ...], int] | None = None
         self._down: frozenset[LinkKey] = frozenset()
-        self._around: tuple[frozenset[LinkKey], DestinationTrees] = self._down, network.base_trees
+        self._drained: frozenset[LinkKey] = frozenset()
+        self._around = (self._down, self._drained), network.base_trees
         self._restore(weighted)
         self.weighted = self._routes()
 
@@ -88,12 +88,14 @@ class Balancer:
             return self._return_to_equal(beliefs, flows, now_ns)
         return []
 
-    def avoid(self, dead: Set[LinkKey], down: Set[LinkKey], now_ns: int) -> list[Rebalance]:
-        """Give up weights that lead over dead links, or no longer along base routes around those that are `down`.
+    def avoid(
+        self, dead: Set[LinkKey], down: Set[LinkKey], now_ns: int, drained: Set[LinkKey] = frozenset()
+    ) -> list[Rebalance]:
+        """Give up weights that lead over dead links, or no longer along base routes around `down` and drained ones.
 
         `down` are the dead links that the controller knows, too, so that base routes lead around them.
         """
-        self._down = frozenset(down)
+        self._down, self._drained = frozenset(down), frozenset(drained)
         gone = []
         for group, link_weights in sorted(self._weights.items()):
             base = {row for row, _ in self._forwarding().base(*group)}
@@ -239,13 +241,12 @@ class Balancer:
                 self._histories[group] = _History(0)
 
     def _forwarding(self, alive: Flags | None = None) -> Forwarding:
-        """Return the current forwarding; base routes lead around links that are down."""
-        table = self.network.table
-        if self._around[0] != self._down:
-            costs = table.configured_costs()
-            costs[[table.link_number[key] for key in self._down if key in table.link_number]] = FORBIDDEN
-            trees = DestinationTrees(table, costs) if self._down else self.network.base_trees
-            self._around = self._down, trees
+        """Return the current forwarding; base routes lead around links that are down or drained."""
+        table, avoided = self.network.table, (self._down, self._drained)
+        if self._around[0] != avoided:
+            is_around = self._down or self._drained
+            trees = DestinationTrees(table, table.costs_around(*avoided)) if is_around else self.network.base_trees
+            self._around = avoided, trees
         every = np.ones(len(table.links), np.bool_)
         return Forwarding(self.network.topology, self._around[1], every if alive is None else alive, self._weights)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 from itertools import islice, pairwise
 
-from controller.network.algorithms.costs import FORBIDDEN
 from controller.network.algorithms.disjoint import disjoint_backup
 from controller.network.algorithms.link_table import LinkTable
 from controller.network.algorithms.search import PathSearch
@@ -32,6 +31,9 @@ class Backups:
         self._table, self._search = table, PathSearch(table)
         self._costs = table.configured_costs()
         self._kept: dict[Path, Path | None] = {}
+        self._avoided: tuple[Set[LinkKey], Set[LinkKey]] = frozenset(), frozenset()
+        self._detours: dict[Path, tuple[Path, str] | None] = {}
+        """The detours around the links that were avoided last: many flows share a path, and ask each round."""
 
     def prepare(self, paths: Iterable[Path]) -> None:
         """Compute the backups of paths that have none yet, a bounded number so that a round is not delayed."""
@@ -45,16 +47,30 @@ class Backups:
         self.prepare((path,))
         return self._kept[path]
 
-    def around(self, path: Path, dead: Set[LinkKey]) -> tuple[Path, str] | None:
-        """Return the detour of a flow from a path with dead links, and its kind; None if there is none."""
+    def around(self, path: Path, dead: Set[LinkKey], drained: Set[LinkKey] = frozenset()) -> tuple[Path, str] | None:
+        """Return the detour of a flow from a path with dead or drained links, and its kind; None if there is none.
+
+        It has a drained link only if a dead one leaves no other path, or if it has fewer of them than the path.
+        """
+        if self._avoided != (dead, drained):
+            self._avoided, self._detours = (dead, drained), {}
+        if path not in self._detours:
+            self._detours[path] = self._around(path, dead, drained)
+        return self._detours[path]
+
+    def _around(self, path: Path, dead: Set[LinkKey], drained: Set[LinkKey]) -> tuple[Path, str] | None:
         backup = self.backup(path)
-        if backup is not None and not dead & set(links_of(backup)):
+        if backup is not None and not (dead | drained) & set(links_of(backup)):
             return backup, "its backup"
-        costs = self._costs.copy()
-        costs[[self._table.link_number[key] for key in dead if key in self._table.link_number]] = FORBIDDEN
-        number = self._table.switch_number
-        detour = self._search.path(costs, number[path[0]], number[path[-1]])
-        return None if detour is None else (self._named(path[0], detour.rows), "the shortest path that is alive")
+        number, costs = self._table.switch_number, self._table.costs_around(dead, drained)
+        found = self._search.path(costs, number[path[0]], number[path[-1]])
+        if found is None:
+            return None
+        detour = self._named(path[0], found.rows)
+        before, after = (len(drained & set(links_of(each))) for each in (path, detour))
+        if not dead & set(links_of(path)) and after >= before:
+            return None
+        return detour, f"the shortest path that is alive{', over drained links: there is no other' if after else ''}"
 
     def _backup(self, path: Path) -> Path | None:
         table = self._table

@@ -42,7 +42,8 @@ class Beliefs:
     By row of `table`: `nominal_ns` is the delay without a queue, `load_bps` the estimated load or, if that is more, the
     rate of the flows on it, `uncertain_bps` the standard deviation of that rate, `known` whether telemetry of the link
     is trusted, `headroom_bps` what the settings keep free. A link is `crowded` when it cannot carry its load,
-    `overfull` when the flows' rates alone show that, whatever was measured: that reflects a move at once.
+    `overfull` when the flows' rates alone show that, whatever was measured: that reflects a move at once. Links that
+    are `dead` or `drained` are not `table.alive`.
     """
 
     def __init__(self, table: LinkTable, settings: DecideSettings) -> None:
@@ -72,17 +73,23 @@ class Beliefs:
         self._latest_frames = np.full(size, np.nan)
         self._latest_load = np.full(size, np.nan)
         self._down = np.zeros(size, np.bool_)
+        self.dead = np.zeros(size, np.bool_)
+        self.drained = np.zeros(size, np.bool_)
         self._names: list[LinkKey] = []
         self._places = np.zeros(0, np.int64)
         self._rates, self._rate_of = np.unique(table.rate_bps, return_inverse=True)
 
-    def observe(self, states: Mapping[LinkKey, LinkState], down: Set[LinkKey] = frozenset()) -> Ids:
+    def observe(
+        self,
+        states: Mapping[LinkKey, LinkState],
+        down: Set[LinkKey] = frozenset(),
+        drained: Set[LinkKey] = frozenset(),
+    ) -> Ids:
         """Take a whole snapshot's links; return the rows whose delay or liveness has changed.
 
-        Links known to be down are dead, whatever telemetry says.
+        Links known to be down are dead, whatever telemetry says; drained ones work, but nothing may be placed on them.
         """
-        self._down[:] = False
-        self._down[[self.table.link_number[key] for key in down]] = True
+        self._down, self.drained = self.table.flags(down), self.table.flags(drained)
         self._age_ns[:] = _NEVER_NS
         self._loss[:] = np.nan
         names = list(states)
@@ -136,12 +143,14 @@ class Beliefs:
         dead = self._down | (self.known & (self._loss >= settings.dead_loss))
         if settings.dead_after_ns is not None:
             dead |= self._age_ns > settings.dead_after_ns
+        unusable = dead | self.drained
         if settings.ignore_change:
             little = np.abs(delay_ns - table.delay_ns) < settings.ignore_change * table.delay_ns
             delay_ns = np.where(little, table.delay_ns, delay_ns)
-        changed = (delay_ns != table.delay_ns) | (dead == table.alive)
+        changed = (delay_ns != table.delay_ns) | (unusable == table.alive)
         table.delay_ns[:] = delay_ns
-        table.alive[:] = ~dead
+        table.alive[:] = ~unusable
+        self.dead = dead
         table.available_bps[:] = np.maximum(table.rate_bps - np.maximum(self.load_bps, 0), 0)
         return np.flatnonzero(changed).astype(np.uint32)
 

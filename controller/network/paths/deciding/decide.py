@@ -75,7 +75,7 @@ class Verdict:
     @property
     def is_detour(self) -> bool:
         """Return whether the flow would leave a link that cannot carry its load for a path of more links."""
-        is_relief = self.present.alive and self.present.crowded_link is not None
+        is_relief = self.present.usable and self.present.crowded_link is not None
         return is_relief and self.best.hops > self.present.hops
 
 
@@ -83,7 +83,7 @@ class Verdict:
 class Decision:
     """A move of a flow: when, from where to where, the compared paths, and the reason in one sentence.
 
-    `dead_link` is the link that it had to leave, None for every other reason.
+    `dead_link` is the dead or drained link that it had to leave, None for every other reason.
     """
 
     time_ns: int
@@ -127,7 +127,7 @@ def judge(graph: StateGraph, flow: FlowSpec, now: Assignment, rate_bps: int) -> 
     measured = [graph.least_delay(src, dst, own, floor_bps)]
     if graph.settings.mode is Mode.MOST_BANDWIDTH:
         measured.append(graph.widest(src, dst, own))
-    if measured == [None] and not present.alive:
+    if measured == [None] and not present.usable:
         measured.append(graph.way_out(src, dst))
     paths = dict.fromkeys((path, *graph.network.candidates(src, dst, graph.settings.candidates)))
     paths |= dict.fromkeys(candidate for candidate in measured if candidate is not None)
@@ -155,10 +155,10 @@ def _choose(
     need_bps: float,
     floor_bps: int,
 ) -> Choice:
-    others = [figures for figures in candidates if figures.alive and figures.switches != present.switches]
+    others = [figures for figures in candidates if figures.usable and figures.switches != present.switches]
     roomy = [figures for figures in others if figures.room_bps >= need_bps and figures.bottleneck_bps >= floor_bps]
-    if present.dead_link is not None:
-        return _leave_dead(present, roomy or others, settings.mode)
+    if not present.usable:
+        return _leave_unusable(present, roomy or others, settings.mode)
     if settings.mode is Mode.MOST_BANDWIDTH:
         return _by_bandwidth(present, others, settings)
     if present.bottleneck_bps < floor_bps * (1 - settings.min_gain) and roomy:
@@ -169,12 +169,14 @@ def _choose(
     return _by_delay(present, roomy, settings)
 
 
-def _leave_dead(present: PathFigures, others: list[PathFigures], mode: Mode) -> Choice:
-    problem = f"link {present.dead_link} of {_name(present)} is dead"
+def _leave_unusable(present: PathFigures, others: list[PathFigures], mode: Mode) -> Choice:
+    is_dead = present.dead_link is not None
+    link, state = (present.dead_link, "dead") if is_dead else (present.drained_link, "drained")
+    problem = f"link {link} of {_name(present)} is {state}"
     if not others:
-        return present, 0.0, f"{problem} and no other path is alive"
+        return present, 0.0, f"{problem} and no other path {'is alive' if is_dead else 'may be used'}"
     best = min(others, key=_more_bandwidth if mode is Mode.MOST_BANDWIDTH else _less_delay)
-    return best, DEAD_GAIN, f"{problem}; {_show(best)} is alive"
+    return best, DEAD_GAIN, f"{problem}; {_show(best)} {'is alive' if is_dead else 'may be used'}"
 
 
 def _by_delay(present: PathFigures, roomy: list[PathFigures], settings: DecideSettings) -> Choice:

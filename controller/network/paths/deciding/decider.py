@@ -117,9 +117,11 @@ class Decider:
         self._wishing_rows: Ids = np.zeros(0, np.uint32)
         self._rebalanced_ns = UNKNOWN
 
-    def observe(self, snapshot: Snapshot, down: Set[LinkKey] = frozenset()) -> None:
-        """Take a snapshot of all links, and the links known to be down."""
-        self._take(self.beliefs.observe(snapshot.links, down))
+    def observe(
+        self, snapshot: Snapshot, down: Set[LinkKey] = frozenset(), drained: Set[LinkKey] = frozenset()
+    ) -> None:
+        """Take a snapshot of all links, the links known to be down, and those on which nothing may be placed."""
+        self._take(self.beliefs.observe(snapshot.links, down, drained))
 
     def observe_some(self, states: Iterable[LinkState]) -> None:
         """Take new states of some links; the others are unchanged."""
@@ -127,8 +129,8 @@ class Decider:
 
     def dead_links(self) -> frozenset[LinkKey]:
         """Return the dead links between switches: with the loss for it, silent for too long, or known to be down."""
-        table = self.beliefs.table
-        return frozenset(table.links[row] for row in np.flatnonzero(~table.alive))
+        links = self.beliefs.table.links
+        return frozenset(links[row] for row in np.flatnonzero(self.beliefs.dead))
 
     def locate(self, current: Mapping[FlowSpec, Assignment]) -> None:
         """Take all flows with their present paths, of two switches or more each."""
@@ -227,6 +229,28 @@ class Decider:
             rows = rows[[self.flows.names[row] in allowed for row in rows.tolist()]]
         return self._moves(this, rows, now_ns, self.settings.moves_per_round)
 
+    def leave(self, flows: Iterable[FlowSpec], now_ns: int) -> list[Decision]:
+        """Return the moves of flows that must leave their paths, at once: the largest first, which finds room hardest.
+
+        The loads of links are predicted after each; flows without another path are left out.
+        """
+        this, numbers = self._round(), {name: row for row, name in enumerate(self.flows.names)}
+        rows = sorted((numbers[flow] for flow in flows), key=lambda row: (-int(self.flows.rate_bps[row]), row))
+        verdicts = (self._judge(this, row) for row in rows)
+        return [self._move(this, verdict, now_ns) for verdict in verdicts if verdict.moves]
+
+    def busiest(self, moves: Iterable[Decision] = ()) -> tuple[LinkKey, float] | None:
+        """Return the fullest link after some moves, as predicted, with its utilisation; None without any link."""
+        this = self._round()
+        numbers = {name: row for row, name in enumerate(self.flows.names)}
+        for move in moves:
+            row = numbers.get(move.flow)
+            if row is not None:
+                this.graph.move(Own(self._rate_bps(this, row), self.network.rows(move.old_path)), move.new_path)
+        shares = np.maximum(this.graph.load_bps, 0) / self.beliefs.table.rate_bps
+        fullest = int(shares.argmax()) if len(shares) else None
+        return None if fullest is None else (self.beliefs.table.links[fullest], float(shares[fullest]))
+
     def explain(self, flow: FlowSpec, now_ns: int) -> Verdict:
         """Return the decider's verdict on one flow now, and the reason why it stays; it must have been placed."""
         row = self.flows.names.index(flow)
@@ -234,7 +258,7 @@ class Decider:
         if self.flows.pinned[row]:
             reason = f"pinned{', although' if verdict.moves else ';'} {verdict.reason}"
             return replace(verdict, best=verdict.present, gain=0.0, reason=reason)
-        if not verdict.moves or not verdict.present.alive:
+        if not verdict.moves or not verdict.present.usable:
             return verdict
         settling, held = self._settling(now_ns), self._held(np.array([row]), now_ns)[0]
         if not settling and not held:
@@ -310,8 +334,11 @@ class Decider:
         return self._evaluator.evaluate(this.columns(), distance, flows, rows, searching=searching)
 
     def _judge(self, this: _Round, row: int) -> Verdict:
-        rate_bps = int(self._evaluate(this, np.array([row], np.uint32)).rate_bps[0])
+        rate_bps = self._rate_bps(this, row)
         return judge(this.graph, self.flows.names[row], self.flows.assignment(row), rate_bps)
+
+    def _rate_bps(self, this: _Round, row: int) -> int:
+        return int(self._evaluate(this, np.array([row], np.uint32)).rate_bps[0])
 
     def _wishing(self, this: _Round, rows: Ids) -> tuple[Ids, Flags]:
         """Return which of these flows should move, each as if it alone did, and whether its path is dead."""
@@ -320,7 +347,7 @@ class Decider:
             wants = _wants(weights, self.settings)
             return rows[wants], weights.dead[wants]
         verdicts = [self._judge(this, row) for row in rows.tolist()]
-        dead = np.array([not verdict.present.alive for verdict in verdicts], np.bool_)
+        dead = np.array([not verdict.present.usable for verdict in verdicts], np.bool_)
         wants = np.array([verdict.moves for verdict in verdicts], np.bool_)
         return rows[wants], dead[wants]
 
@@ -411,4 +438,4 @@ def _rank_of(row: int, verdict: Verdict, *, levels_first: bool) -> _Rank:
     Then by gain times rate, so that few flows move and the round helps most.
     """
     benefit = verdict.gain * max(verdict.rate_bps, 1)
-    return verdict.present.alive, levels_first and verdict.is_detour, -benefit, row
+    return verdict.present.usable, levels_first and verdict.is_detour, -benefit, row

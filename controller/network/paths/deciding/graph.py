@@ -19,7 +19,7 @@ from collectors.values import Snapshot
 from controller.common.errors import PathError
 from controller.network.algorithms.costs import FORBIDDEN, HOP_BITS, Costs, link_costs
 from controller.network.algorithms.k_shortest import shortest_paths
-from controller.network.algorithms.link_table import LinkTable, Longs
+from controller.network.algorithms.link_table import Flags, LinkTable, Longs
 from controller.network.algorithms.search import PathSearch
 from controller.network.algorithms.trees import DestinationTrees
 from controller.network.paths.deciding.beliefs import FORESEEN_NS, Beliefs
@@ -43,7 +43,7 @@ class PathFigures:
     """Value of a path to one flow: delay between its first and last switch, and bandwidth open to the flow.
 
     `room_bps` is the bandwidth minus the headroom that the settings keep on every link. `crowded_link` cannot carry
-    its load; that adds `foreseen_ns` to the delay.
+    its load; that adds `foreseen_ns` to the delay. Nothing is placed on a path with a `drained_link`.
     """
 
     switches: Path
@@ -53,6 +53,7 @@ class PathFigures:
     dead_link: LinkKey | None
     crowded_link: LinkKey | None = None
     foreseen_ns: int = 0
+    drained_link: LinkKey | None = None
 
     @property
     def cost_ns(self) -> int:
@@ -60,9 +61,9 @@ class PathFigures:
         return self.delay_ns + self.foreseen_ns
 
     @property
-    def alive(self) -> bool:
-        """Return whether every link of the path carries traffic."""
-        return self.dead_link is None
+    def usable(self) -> bool:
+        """Return whether flows may be placed on the path: none of its links is dead or drained."""
+        return self.dead_link is None and self.drained_link is None
 
     @property
     def hops(self) -> int:
@@ -244,10 +245,14 @@ class StateGraph:
             sum(self.delay_ns(row, own) for row in rows),
             max(0, min((available for available, _ in offers), default=_UNLIMITED_BPS)),
             max(0, room_bps) if self._carries_reports(rows, before, after) else 0,
-            next((table.links[row] for row in rows if not table.alive[row]), None),
+            self._first(rows, self.beliefs.dead),
             next((table.links[row] for row in rows if self.foreseen_ns(row, own)), None),
             sum(self.foreseen_ns(row, own) for row in rows),
+            self._first(rows, self.beliefs.drained),
         )
+
+    def _first(self, rows: Rows, flags: Flags) -> LinkKey | None:
+        return next((self.table.links[row] for row in rows if flags[row]), None)
 
     def _carries_reports(self, rows: Rows, before: Mapping[int, int], after: Mapping[int, int]) -> bool:
         """Return whether links off the path have room for the report traffic that a path adds."""

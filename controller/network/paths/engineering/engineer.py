@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from importlib.util import find_spec
 from types import MappingProxyType
@@ -72,7 +73,7 @@ class TrafficEngineer:
         """State of a round that ran out of time."""
         self._detours: set[int] = set()
         self._is_returning = False
-        self._set_dead(frozenset())
+        self._avoid(frozenset())
 
     def step(
         self,
@@ -80,18 +81,19 @@ class TrafficEngineer:
         dead: frozenset[LinkKey],
         now_ns: int,
         pinned_bps: Mapping[LinkKey, float] = MappingProxyType({}),
+        drained: frozenset[LinkKey] = frozenset(),
     ) -> EngineeringRound | None:
         """Take the newest demands; return the changes in `weighted`, None if there are none.
 
         `pinned_bps` is the additional load of links, on paths that are not engineered. Routes over a link that has died
-        change at once, and only detours are computed then. A round begins after each interval, and in the next step
-        after dead links have changed; it may continue over several steps. A round that fails is counted, and changes
-        nothing.
+        or is drained change at once, and only detours are computed then. A round begins after each interval, and in the
+        next step after such links have changed; it may continue over several steps. A round that fails is counted, and
+        changes nothing.
         """
-        if dead != self._dead:
+        if dead | drained != self._avoided:
             self._last_ns = None
-            has_died = bool(dead - self._dead)
-            around = self._leave(dead, demands, now_ns, pinned_bps)
+            has_died = bool((dead | drained) - self._avoided)
+            around = self._leave(dead, drained, demands, now_ns, pinned_bps)
             if has_died or around is not None:
                 return around
         if self._search is None:
@@ -107,6 +109,30 @@ class TrafficEngineer:
             self.last_problem = str(error)
             self._search = self._unfinished = None
             return None
+
+    def foresee(
+        self,
+        demands: Demands,
+        pinned_bps: Mapping[LinkKey, float],
+        dead: frozenset[LinkKey],
+        drained: frozenset[LinkKey],
+        now_ns: int,
+    ) -> tuple[float, float]:
+        """Return the busiest link's utilisation now, and with detours around these links; change nothing.
+
+        Links that come back change nothing at once: a later round decides about them.
+        """
+        trial = copy(self)
+        # `step` changes these in place; everything else it replaces.
+        trial._in_force, trial._detours = copy(self._in_force), set(self._detours)  # noqa: SLF001 - its own
+        trial.rounds = deque(maxlen=1)
+        if (dead | drained) - self._avoided:
+            trial.step(demands, dead, now_ns, pinned_bps, drained)
+        before, after = (
+            engineer._problem(pinned_bps).max_utilisation(engineer._present())  # noqa: SLF001 - its own
+            for engineer in (self, trial)
+        )
+        return before, after
 
     @property
     def is_searching(self) -> bool:
@@ -132,31 +158,38 @@ class TrafficEngineer:
         mixed = {pair: kept * self._demands.get(pair, 0.0) + (1 - kept) * demands.get(pair, 0.0) for pair in pairs}
         self._demands = {pair: rate_bps for pair, rate_bps in mixed.items() if rate_bps >= 1.0}
 
-    def _set_dead(self, dead: frozenset[LinkKey]) -> None:
-        self._dead = dead
-        self._graph = SwitchGraph.of(self.topology, dead)
+    def _avoid(self, links: frozenset[LinkKey]) -> None:
+        self._avoided = links
+        self._graph = SwitchGraph.of(self.topology, links)
         self._usual = ecmp(self._graph, self._graph.delay_ns)
         self._search = self._unfinished = self._prices = None
 
     def _leave(
-        self, dead: frozenset[LinkKey], demands: Demands, now_ns: int, pinned_bps: Mapping[LinkKey, float]
+        self,
+        dead: frozenset[LinkKey],
+        drained: frozenset[LinkKey],
+        demands: Demands,
+        now_ns: int,
+        pinned_bps: Mapping[LinkKey, float],
     ) -> EngineeringRound | None:
-        """Route destinations whose traffic met a dead link by shortest paths around it; return the changes."""
-        self._is_returning |= bool(self._dead - dead) and bool(self._detours)
-        self._set_dead(dead)
+        """Route destinations whose traffic met a dead or drained link by shortest paths around it."""
+        links = dead | drained
+        self._is_returning |= bool(self._avoided - links) and bool(self._detours)
+        self._avoid(links)
         if not self._demands:
             self._smooth(demands)
-        self._detours |= set(self._in_force.uses(dead).tolist())
+        self._detours |= set(self._in_force.uses(links).tolist())
         splits = self._present()
         most = self._problem(pinned_bps).max_utilisation(splits)
-        names = ", ".join(sorted(map(str, dead)))
-        reason = f"dead: {names}; rerouted by shortest paths, the busiest link is at {most:.1%}"
+        states = (("dead", dead), ("drained", drained - dead))
+        names = "; ".join(f"{state}: {', '.join(sorted(map(str, each)))}" for state, each in states if each)
+        reason = f"{names or 'links are back'}; rerouted by shortest paths, the busiest link is at {most:.1%}"
         return self._put_in_force(splits, now_ns, most, most, reason)
 
     def _present(self) -> Splits:
         """Return the splits in force; destinations that met a dead link go by shortest paths."""
         shares = self._in_force.over(self._graph)
-        lost = self._in_force.uses(self._dead)
+        lost = self._in_force.uses(self._avoided)
         shares[lost] = self._usual.shares[lost]
         return Splits(self._graph, shares)
 
@@ -201,7 +234,7 @@ class TrafficEngineer:
             if not is_gain and after > max(before, self.settings.enough):
                 return None
             self._is_returning = False
-            self._detours = self._detours if self._dead else set()
+            self._detours = self._detours if self._avoided else set()
         elif not is_gain:
             return None
         return self._put_in_force(result, now_ns, before, after, self._reason(before, after))

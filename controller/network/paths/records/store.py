@@ -13,7 +13,7 @@ from controller.network.paths.balancing.values import Rebalance
 from controller.network.paths.deciding.decide import Decision
 from controller.network.paths.deciding.graph import Path
 from controller.network.paths.records.codec import freeze, thaw
-from controller.network.paths.records.values import Assigned, HistoryQuery
+from controller.network.paths.records.values import Assigned, Drain, HistoryQuery
 from dataplane.database import Database
 
 _NO_END: Final = (1 << 63) - 1
@@ -37,6 +37,10 @@ class PathStore:
         """Return the paths of pinned flows, as last saved."""
         return self._paths_in("pins")
 
+    def drains(self) -> list[Drain]:
+        """Return the drained elements, as last saved."""
+        return [thaw(row[0], Drain) for row in self._database.query("SELECT drain FROM drains ORDER BY element")]
+
     def _paths_in(self, table: str) -> dict[FlowSpec, Assigned]:
         rows = self._database.query(f"SELECT flow, switches, since_ns FROM {table} ORDER BY flow")  # noqa: S608 - ours
         return {thaw(flow, FlowSpec): Assigned(thaw(path, Path), since) for flow, path, since in rows}
@@ -50,8 +54,12 @@ class PathStore:
         changes: Sequence[Rebalance] = (),
         *,
         pins: Mapping[FlowSpec, Assigned] = MappingProxyType({}),
+        drains: Mapping[str, Drain] = MappingProxyType({}),
     ) -> None:
-        """Replace the saved paths, pins and weights, and add the decisions, all or nothing; the oldest are deleted."""
+        """Replace the saved paths, pins, drains and weights, and add the decisions, all or nothing.
+
+        The oldest decisions are deleted.
+        """
         with self._database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO weighted VALUES (0, ?)", (freeze(weighted),))
             connection.execute("INSERT OR REPLACE INTO versions VALUES (0, ?)", (version,))
@@ -61,6 +69,9 @@ class PathStore:
                     f"INSERT INTO {table} VALUES (?, ?, ?)",  # noqa: S608 - a constant
                     [(freeze(flow), freeze(entry.path), entry.since_ns) for flow, entry in entries.items()],
                 )
+            connection.execute("DELETE FROM drains")
+            rows = [(element, freeze(drain)) for element, drain in drains.items()]
+            connection.executemany("INSERT INTO drains VALUES (?, ?)", rows)
             connection.executemany(
                 "INSERT INTO decisions (time_ns, flow, decision) VALUES (?, ?, ?)",
                 [(decision.time_ns, freeze(decision.flow), freeze(decision)) for decision in decisions],

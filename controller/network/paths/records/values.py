@@ -97,11 +97,76 @@ class LinkChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Drain:
+    """A drained element (`A->B`, `A<->B`, or a switch): since when, by whom, and a note."""
+
+    element: str
+    since_ns: int
+    by: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainChange:
+    """Request to drain an element, or to put it back.
+
+    With a `revision` it is refused if the drains have changed since an answer with that one.
+    """
+
+    element: str
+    drained: bool
+    by: str = ""
+    note: str = ""
+    revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StayingFlow:
+    """A flow that stays on a drained element, and why."""
+
+    flow: FlowSpec
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrainEffect:
+    """Effect of a `DrainChange`, or its prediction by the decider.
+
+    `moves` are the managed flows that leave or return; `others` the number of measured 5-tuples on the element that
+    follow base or weighted routes. `hosts` have no other switch: their traffic stays. The fullest links are those
+    before and after, as predicted for managed flows. `drain` is the element's, now or after; None if it is put back.
+    `revision` is that of the drains as they are now.
+    """
+
+    drain: Drain | None
+    is_change: bool
+    moves: tuple[Decision, ...]
+    stays: tuple[StayingFlow, ...]
+    others: int
+    hosts: tuple[str, ...]
+    fullest_before: LinkKey | None
+    utilisation_before: float
+    fullest_after: LinkKey | None
+    utilisation_after: float
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrainList:
+    """All drains, the flows that stay on them, and the revision of the set."""
+
+    drains: tuple[Drain, ...]
+    stays: tuple[StayingFlow, ...]
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
 class PathServerStatus:
     """The path server's counters: what it keeps, does and drops; the age of its newest network state.
 
     `now_ns` is its time, UTC, for ages of records; `nodes` are the switches by their numbers in records; `pinned` flows
-    are held on their paths by users; `load` is the server's own.
+    are held on their paths by users, `drained` elements out of use; `load` is the server's own.
     """
 
     version: int
@@ -116,6 +181,7 @@ class PathServerStatus:
     nodes: dict[str, int]
     pinned: int
     load: DaemonLoad = NO_LOAD
+    drained: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ from controller.network.intents import FlowSpec, Route, RouteSet
 from controller.network.paths.balancing.values import Rebalance
 from controller.network.paths.deciding.decide import Decision
 from controller.network.paths.records.values import (
+    DrainChange,
+    DrainEffect,
+    DrainList,
     Explanation,
     History,
     HistoryQuery,
@@ -28,6 +31,9 @@ from controller.network.paths.records.values import (
 from controller.network.paths.service import paths_pb2 as pb
 from controller.network.paths.service.messages import (
     DECISION,
+    DRAIN_CHANGE,
+    DRAIN_EFFECT,
+    DRAIN_LIST,
     EXPLANATION,
     FLOW,
     HISTORY,
@@ -137,6 +143,23 @@ class RouteClient(ServiceClient):
     async def release(self, flow: FlowSpec) -> None:
         """Return a pinned flow to the path server; raise PathError for one that is not pinned."""
         await self._ask("Release", self._request(FLOW, flow), pb.ReleaseResponse)
+
+    async def drain(self, change: DrainChange) -> DrainEffect:
+        """Drain an element or put it back; raise PathError for an impossible change."""
+        return await self._drain("Drain", change)
+
+    async def foresee_drain(self, change: DrainChange) -> DrainEffect:
+        """Return what `drain` would do now; raise PathError for an impossible change."""
+        return await self._drain("ForeseeDrain", change)
+
+    async def _drain(self, method: str, change: DrainChange) -> DrainEffect:
+        with self._decoding():
+            return DRAIN_EFFECT.value(await self._ask(method, self._request(DRAIN_CHANGE, change), pb.DrainEffect))
+
+    async def drains(self) -> DrainList:
+        """Return the drained elements and the flows that stay on them; raise PathError."""
+        with self._decoding():
+            return DRAIN_LIST.value(await self._ask("GetDrains", pb.GetDrainsRequest(), pb.DrainList))
 
     async def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
         """Report the condition of all watched links to the path server; raise PathError if that fails."""

@@ -10,6 +10,9 @@ from controller.network.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from controller.network.paths.balancing.values import Rebalance
 from controller.network.paths.deciding.decide import Decision
 from controller.network.paths.records.values import (
+    DrainChange,
+    DrainEffect,
+    DrainList,
     Explanation,
     History,
     HistoryQuery,
@@ -19,8 +22,9 @@ from controller.network.paths.records.values import (
 )
 from controller.network.paths.service import paths_pb2 as pb
 from dataplane.rpc.errors import MessageError
-from dataplane.rpc.messages import check_count, checked_name, checked_range
+from dataplane.rpc.messages import check_count, checked_name, checked_range, checked_text
 from dataplane.rpc.values import Mirror
+from dataplane.topology import link_pb2
 from dataplane.topology.values import LinkKey
 
 FLOW: Final = Mirror(FlowSpec, pb.Flow)
@@ -32,6 +36,9 @@ HISTORY_QUERY: Final = Mirror(HistoryQuery, pb.GetHistoryRequest)
 RECORD_QUERY: Final = Mirror(RecordQuery, pb.GetRecordsRequest)
 PIN: Final = Mirror(Route, pb.PinRequest)
 LINK_CHANGE: Final = Mirror(LinkChange, pb.ReportLinkRequest)
+DRAIN_CHANGE: Final = Mirror(DrainChange, pb.DrainChange)
+DRAIN_EFFECT: Final = Mirror(DrainEffect, pb.DrainEffect)
+DRAIN_LIST: Final = Mirror(DrainList, pb.DrainList)
 STATUS: Final = Mirror(PathServerStatus, pb.Status)
 
 MOST_DECISIONS: Final = 10_000
@@ -91,6 +98,15 @@ def link_reported(message: pb.ReportLinkRequest) -> LinkChange:
     return change
 
 
+def drain_asked(message: pb.DrainChange) -> DrainChange:
+    """Return a requested change of a drain; raise MessageError."""
+    change = DRAIN_CHANGE.value(message)
+    _check_names(element=change.element, revision=change.revision)
+    checked_text(change.by, "by")
+    checked_text(change.note, "note")
+    return change
+
+
 def _check_link(link: LinkKey) -> None:
     _check_names(**{"link.src": link.src, "link.dst": link.dst})
 
@@ -110,6 +126,7 @@ def route_set_message(routes: RouteSet) -> pb.RouteSet:
         weighted=_weighted_message(routes.weighted, places),
         pins=_routes_message(routes.pins, places),
         traceparent=routes.traceparent,
+        drained=[link_pb2.Link(src=link.src, dst=link.dst) for link in routes.drained],
     )
     message.names.extend(places)
     return message
@@ -149,7 +166,8 @@ def route_set_of(message: pb.RouteSet) -> RouteSet:
     names = message.names[:]
     explicit, pins = _routes_of(message.routes, names), _routes_of(message.pins, names)
     weighted = _weighted_of(message.weighted, names)
-    return RouteSet(message.version, explicit, weighted, pins, message.traceparent)
+    drained = tuple(LinkKey(link.src, link.dst) for link in message.drained)
+    return RouteSet(message.version, explicit, weighted, pins, drained, message.traceparent)
 
 
 def _routes_of(message: pb.Routes, names: Sequence[str]) -> tuple[Route, ...]:

@@ -31,6 +31,10 @@ class GetStatusRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class GetDrainsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class ReportLinkResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -94,23 +98,25 @@ class WeightedRoutes(_message.Message):
     def __init__(self, switch: _Optional[_Iterable[int]] = ..., destination: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., next_hops: _Optional[_Iterable[int]] = ..., weights: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RouteSet(_message.Message):
-    __slots__ = ("version", "names", "routes", "weighted", "pins", "traceparent")
+    __slots__ = ("version", "names", "routes", "weighted", "pins", "traceparent", "drained")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
     ROUTES_FIELD_NUMBER: _ClassVar[int]
     WEIGHTED_FIELD_NUMBER: _ClassVar[int]
     PINS_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
+    DRAINED_FIELD_NUMBER: _ClassVar[int]
     version: int
     names: _containers.RepeatedScalarFieldContainer[str]
     routes: Routes
     weighted: WeightedRoutes
     pins: Routes
     traceparent: str
-    def __init__(self, version: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., weighted: _Optional[_Union[WeightedRoutes, _Mapping]] = ..., pins: _Optional[_Union[Routes, _Mapping]] = ..., traceparent: _Optional[str] = ...) -> None: ...
+    drained: _containers.RepeatedCompositeFieldContainer[_link_pb2.Link]
+    def __init__(self, version: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., weighted: _Optional[_Union[WeightedRoutes, _Mapping]] = ..., pins: _Optional[_Union[Routes, _Mapping]] = ..., traceparent: _Optional[str] = ..., drained: _Optional[_Iterable[_Union[_link_pb2.Link, _Mapping]]] = ...) -> None: ...
 
 class PathFigures(_message.Message):
-    __slots__ = ("switches", "delay_ns", "bottleneck_bps", "room_bps", "dead_link", "crowded_link", "foreseen_ns")
+    __slots__ = ("switches", "delay_ns", "bottleneck_bps", "room_bps", "dead_link", "crowded_link", "foreseen_ns", "drained_link")
     SWITCHES_FIELD_NUMBER: _ClassVar[int]
     DELAY_NS_FIELD_NUMBER: _ClassVar[int]
     BOTTLENECK_BPS_FIELD_NUMBER: _ClassVar[int]
@@ -118,6 +124,7 @@ class PathFigures(_message.Message):
     DEAD_LINK_FIELD_NUMBER: _ClassVar[int]
     CROWDED_LINK_FIELD_NUMBER: _ClassVar[int]
     FORESEEN_NS_FIELD_NUMBER: _ClassVar[int]
+    DRAINED_LINK_FIELD_NUMBER: _ClassVar[int]
     switches: _containers.RepeatedScalarFieldContainer[str]
     delay_ns: int
     bottleneck_bps: int
@@ -125,7 +132,8 @@ class PathFigures(_message.Message):
     dead_link: _link_pb2.Link
     crowded_link: _link_pb2.Link
     foreseen_ns: int
-    def __init__(self, switches: _Optional[_Iterable[str]] = ..., delay_ns: _Optional[int] = ..., bottleneck_bps: _Optional[int] = ..., room_bps: _Optional[int] = ..., dead_link: _Optional[_Union[_link_pb2.Link, _Mapping]] = ..., crowded_link: _Optional[_Union[_link_pb2.Link, _Mapping]] = ..., foreseen_ns: _Optional[int] = ...) -> None: ...
+    drained_link: _link_pb2.Link
+    def __init__(self, switches: _Optional[_Iterable[str]] = ..., delay_ns: _Optional[int] = ..., bottleneck_bps: _Optional[int] = ..., room_bps: _Optional[int] = ..., dead_link: _Optional[_Union[_link_pb2.Link, _Mapping]] = ..., crowded_link: _Optional[_Union[_link_pb2.Link, _Mapping]] = ..., foreseen_ns: _Optional[int] = ..., drained_link: _Optional[_Union[_link_pb2.Link, _Mapping]] = ...) -> None: ...
 
 class Decision(_message.Message):
     __slots__ = ("time_ns", "flow", "old_path", "new_path", "candidates", "reason", "dead_link")
@@ -263,6 +271,78 @@ class PinRequest(_message.Message):
     switches: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, flow: _Optional[_Union[Flow, _Mapping]] = ..., switches: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class Drain(_message.Message):
+    __slots__ = ("element", "since_ns", "by", "note")
+    ELEMENT_FIELD_NUMBER: _ClassVar[int]
+    SINCE_NS_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    element: str
+    since_ns: int
+    by: str
+    note: str
+    def __init__(self, element: _Optional[str] = ..., since_ns: _Optional[int] = ..., by: _Optional[str] = ..., note: _Optional[str] = ...) -> None: ...
+
+class DrainChange(_message.Message):
+    __slots__ = ("element", "drained", "by", "note", "revision")
+    ELEMENT_FIELD_NUMBER: _ClassVar[int]
+    DRAINED_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    element: str
+    drained: bool
+    by: str
+    note: str
+    revision: str
+    def __init__(self, element: _Optional[str] = ..., drained: _Optional[bool] = ..., by: _Optional[str] = ..., note: _Optional[str] = ..., revision: _Optional[str] = ...) -> None: ...
+
+class StayingFlow(_message.Message):
+    __slots__ = ("flow", "path", "reason")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    flow: Flow
+    path: _containers.RepeatedScalarFieldContainer[str]
+    reason: str
+    def __init__(self, flow: _Optional[_Union[Flow, _Mapping]] = ..., path: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class DrainEffect(_message.Message):
+    __slots__ = ("drain", "is_change", "moves", "stays", "others", "hosts", "fullest_before", "utilisation_before", "fullest_after", "utilisation_after", "revision")
+    DRAIN_FIELD_NUMBER: _ClassVar[int]
+    IS_CHANGE_FIELD_NUMBER: _ClassVar[int]
+    MOVES_FIELD_NUMBER: _ClassVar[int]
+    STAYS_FIELD_NUMBER: _ClassVar[int]
+    OTHERS_FIELD_NUMBER: _ClassVar[int]
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    FULLEST_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    UTILISATION_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    FULLEST_AFTER_FIELD_NUMBER: _ClassVar[int]
+    UTILISATION_AFTER_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    drain: Drain
+    is_change: bool
+    moves: _containers.RepeatedCompositeFieldContainer[Decision]
+    stays: _containers.RepeatedCompositeFieldContainer[StayingFlow]
+    others: int
+    hosts: _containers.RepeatedScalarFieldContainer[str]
+    fullest_before: _link_pb2.Link
+    utilisation_before: float
+    fullest_after: _link_pb2.Link
+    utilisation_after: float
+    revision: str
+    def __init__(self, drain: _Optional[_Union[Drain, _Mapping]] = ..., is_change: _Optional[bool] = ..., moves: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., stays: _Optional[_Iterable[_Union[StayingFlow, _Mapping]]] = ..., others: _Optional[int] = ..., hosts: _Optional[_Iterable[str]] = ..., fullest_before: _Optional[_Union[_link_pb2.Link, _Mapping]] = ..., utilisation_before: _Optional[float] = ..., fullest_after: _Optional[_Union[_link_pb2.Link, _Mapping]] = ..., utilisation_after: _Optional[float] = ..., revision: _Optional[str] = ...) -> None: ...
+
+class DrainList(_message.Message):
+    __slots__ = ("drains", "stays", "revision")
+    DRAINS_FIELD_NUMBER: _ClassVar[int]
+    STAYS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    drains: _containers.RepeatedCompositeFieldContainer[Drain]
+    stays: _containers.RepeatedCompositeFieldContainer[StayingFlow]
+    revision: str
+    def __init__(self, drains: _Optional[_Iterable[_Union[Drain, _Mapping]]] = ..., stays: _Optional[_Iterable[_Union[StayingFlow, _Mapping]]] = ..., revision: _Optional[str] = ...) -> None: ...
+
 class ReportLinkRequest(_message.Message):
     __slots__ = ("link", "up")
     LINK_FIELD_NUMBER: _ClassVar[int]
@@ -294,7 +374,7 @@ class GetRecordsRequest(_message.Message):
     def __init__(self, src: _Optional[str] = ..., dst: _Optional[str] = ..., protocol: _Optional[int] = ..., src_port: _Optional[int] = ..., dst_port: _Optional[int] = ..., link: _Optional[_Union[_link_pb2.Link, _Mapping]] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("version", "flows", "explicit_routes", "last_step_ns", "snapshot_age_ns", "counters", "last_problem", "feed_is_silent", "now_ns", "nodes", "pinned", "load")
+    __slots__ = ("version", "flows", "explicit_routes", "last_step_ns", "snapshot_age_ns", "counters", "last_problem", "feed_is_silent", "now_ns", "nodes", "pinned", "load", "drained")
     class CountersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -321,6 +401,7 @@ class Status(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     PINNED_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
+    DRAINED_FIELD_NUMBER: _ClassVar[int]
     version: int
     flows: int
     explicit_routes: int
@@ -333,4 +414,5 @@ class Status(_message.Message):
     nodes: _containers.ScalarMap[str, int]
     pinned: int
     load: _load_pb2.DaemonLoad
-    def __init__(self, version: _Optional[int] = ..., flows: _Optional[int] = ..., explicit_routes: _Optional[int] = ..., last_step_ns: _Optional[int] = ..., snapshot_age_ns: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ..., last_problem: _Optional[str] = ..., feed_is_silent: _Optional[bool] = ..., now_ns: _Optional[int] = ..., nodes: _Optional[_Mapping[str, int]] = ..., pinned: _Optional[int] = ..., load: _Optional[_Union[_load_pb2.DaemonLoad, _Mapping]] = ...) -> None: ...
+    drained: int
+    def __init__(self, version: _Optional[int] = ..., flows: _Optional[int] = ..., explicit_routes: _Optional[int] = ..., last_step_ns: _Optional[int] = ..., snapshot_age_ns: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ..., last_problem: _Optional[str] = ..., feed_is_silent: _Optional[bool] = ..., now_ns: _Optional[int] = ..., nodes: _Optional[_Mapping[str, int]] = ..., pinned: _Optional[int] = ..., load: _Optional[_Union[_load_pb2.DaemonLoad, _Mapping]] = ..., drained: _Optional[int] = ...) -> None: ...

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
@@ -23,8 +23,8 @@ from collectors.feed import links_pb2, records_pb2
 from collectors.feed.records import records_message
 from collectors.feed.statuses import statuses_of
 from collectors.record_columns import RecordColumns
-from collectors.values import LinkStatus, NetworkSignals, Snapshot
-from controller.common.errors import DeadPathError, NoSuchPathError, PathError
+from collectors.values import FlowMove, LinkStatus, NetworkSignals, Snapshot
+from controller.common.errors import DeadPathError, NoSuchPathError, PathError, StaleDrainsError
 from controller.common.tracing import UNTRACED, Traces
 from controller.network.intents import FlowSpec, RouteSet
 from controller.network.paths.balancing.values import Rebalance
@@ -40,10 +40,13 @@ from controller.network.paths.service.feed_time import FeedTime
 from controller.network.paths.service.feed_watch import FeedWatch
 from controller.network.paths.service.messages import (
     DECISION,
+    DRAIN_EFFECT,
+    DRAIN_LIST,
     EXPLANATION,
     HISTORY,
     REBALANCE,
     STATUS,
+    drain_asked,
     flow_asked,
     history_asked,
     link_reported,
@@ -51,11 +54,14 @@ from controller.network.paths.service.messages import (
     records_asked,
     route_set_message,
 )
+from controller.network.paths.service.move_reports import MoveReports
 from controller.network.paths.service.tracing import Round, traced
 from controller.network.paths.settings import PathServerSettings
 from dataplane.clock import NS_PER_S, Clock
 from dataplane.load.monitor import Cause, LoadMonitor
+from dataplane.rpc.access.caller import CALLER
 from dataplane.rpc.access.permissions import Permission
+from dataplane.rpc.access.values import Role
 from dataplane.rpc.errors import CallError
 from dataplane.rpc.server import RpcServer
 from dataplane.rpc.service import Service
@@ -79,6 +85,9 @@ _NEEDS: Final = {
     "ReportLink": Permission.CHANGE,
     "Pin": Permission.CHANGE,
     "Release": Permission.CHANGE,
+    "Drain": Permission.CHANGE,
+    "ForeseeDrain": Permission.READ,
+    "GetDrains": Permission.READ,
     "NoteLinks": Permission.CHANGE,
     "GetRecords": Permission.READ,
     "GetStatus": Permission.READ,
@@ -111,6 +120,10 @@ class Feed(Protocol):
         """Yield signs that the network has changed."""
         ...
 
+    async def note_moves(self, moves: Sequence[FlowMove]) -> None:
+        """Report decisions to the collector."""
+        ...
+
 
 class PathServer:
     """Runs a core on a feed and serves it; construct it inside a running event loop."""
@@ -130,6 +143,7 @@ class PathServer:
         self._pending: asyncio.Queue[RecordColumns] = asyncio.Queue(MAX_PENDING_BATCHES)
         self._subscribers: set[asyncio.Queue[Decision]] = set()
         self._balance_subscribers: set[asyncio.Queue[Rebalance]] = set()
+        self._move_reports = MoveReports()
         self._routes = core.routes
         self._sent: tuple[RouteSet, bytes] | None = None
         self._recent = deque(core.decisions, maxlen=RECENT_DECISIONS)
@@ -179,6 +193,7 @@ class PathServer:
                 group.create_task(self._look_at_once(feed), name="decide on link changes")
                 group.create_task(self._decide(), name="decide")
                 group.create_task(self._follow_signals(feed), name="follow signals")
+                group.create_task(self._move_reports.run(feed), name="report decisions")
                 if self._settings.records.reports_per_s:
                     group.create_task(self._receive(feed), name="receive records")
                     group.create_task(self._record(), name="record")
@@ -297,6 +312,7 @@ class PathServer:
             return
         routes = traced(self._traces, round_, result)
         self._recent.extend(result.moves)
+        self._move_reports.add(result.moves)
         self._recent_changes.extend(result.rebalances)
         for decision in result.moves:
             LOGGER.info("%s->%s: %s", decision.flow.src_host, decision.flow.dst_host, decision.reason)
@@ -330,6 +346,9 @@ class PathServer:
                 "ReportLink": self._serve_report_link,
                 "Pin": self._serve_pin,
                 "Release": self._serve_release,
+                "Drain": self._serve_drain,
+                "ForeseeDrain": self._serve_foresee_drain,
+                "GetDrains": self._serve_drains,
                 "NoteLinks": self._serve_note_links,
                 "GetRecords": self._serve_records,
                 "GetStatus": self._serve_status,
@@ -394,6 +413,26 @@ class PathServer:
         await self._publish(await self._answer(lambda: self._core.release(flow, now_ns)), Round("release", now_ns))
         return pb.ReleaseResponse()
 
+    async def _serve_drain(self, request: pb.DrainChange) -> pb.DrainEffect:
+        asked, now_ns, caller = drain_asked(request), self._clock.now_ns(), CALLER.get()
+        # Services act for others: the API server for whoever is signed in at the page.
+        is_trusted = caller.role in {Role.ADMIN, Role.SERVICE}
+        change = replace(asked, by=asked.by if asked.by and is_trusted else caller.name)
+        effect, result = await self._answer(lambda: self._core.drain(change, now_ns))
+        if result is not None:
+            word, note = "drained" if change.drained else "put back", f": {change.note}" if change.note else ""
+            LOGGER.info("%s %s by %s%s", change.element, word, change.by, note)
+        await self._publish(result, Round("drain", now_ns))
+        return DRAIN_EFFECT.message(effect)
+
+    async def _serve_foresee_drain(self, request: pb.DrainChange) -> pb.DrainEffect:
+        change, now_ns = drain_asked(request), self._clock.now_ns()
+        return DRAIN_EFFECT.message(await self._answer(lambda: self._core.foresee_drain(change, now_ns)))
+
+    async def _serve_drains(self, _: pb.GetDrainsRequest) -> pb.DrainList:
+        now_ns = self._clock.now_ns()
+        return DRAIN_LIST.message(await self._answer(lambda: self._core.drains(now_ns)))
+
     async def _serve_note_links(self, request: links_pb2.LinkStatuses) -> pb.NoteLinksResponse:
         await self.links_noted(statuses_of(request))
         return pb.NoteLinksResponse()
@@ -423,6 +462,7 @@ class PathServer:
             {node.name: node.node_id for node in core.network.topology.switches},
             len(core.routes.pins),
             self._monitor.load,
+            core.drained,
         )
 
     def _long_round(self) -> Cause | None:
@@ -448,7 +488,8 @@ class PathServer:
 def _code_of(error: PathError) -> grpc.StatusCode:
     if isinstance(error, NoSuchPathError):
         return grpc.StatusCode.INVALID_ARGUMENT
-    return grpc.StatusCode.FAILED_PRECONDITION if isinstance(error, DeadPathError) else grpc.StatusCode.NOT_FOUND
+    is_refused = isinstance(error, DeadPathError | StaleDrainsError)
+    return grpc.StatusCode.FAILED_PRECONDITION if is_refused else grpc.StatusCode.NOT_FOUND
 
 
 async def _follow(items: Collection[T], subscribers: set[asyncio.Queue[T]], recent: int) -> AsyncIterator[T]:

@@ -85,7 +85,7 @@ export interface Move {
 
 export interface Notes {
   uncertain: number[]
-  drained: { link: number; reason?: string; by?: string }[]
+  drained: { link: number; element?: string; reason?: string; by?: string; since_ns?: number }[]
 }
 
 export type Connection =

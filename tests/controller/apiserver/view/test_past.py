@@ -17,23 +17,26 @@ import pytest
 
 from collectors.history.rows import Observation
 from collectors.history.writer import HistoryWriter
-from collectors.values import Event, Evidence, Phase
+from collectors.values import Event, EventNote, Evidence, FlowMove, Phase
 from controller.apiserver.view import frames
 from controller.apiserver.view.frames import Frame
 from controller.apiserver.view.past import Past
-from controller.apiserver.view.state import NetworkView
+from controller.apiserver.view.state import NetworkView, move_value
 from controller.common.errors import InvalidError, UnavailableError
-from tests.collectors.history.samples import LINK, NOON_S, S_NS, link, maker, snapshot
+from tests.collectors.history.samples import FLOW, LINK, NOON_S, S_NS, link, maker, path, snapshot
 from tests.collectors.history.test_writer import settings
 from tests.collectors.reports import build_topology
 
 NOON_NS = NOON_S * S_NS
+MOVE = FlowMove(
+    NOON_NS + 30 * S_NS, "h1", "h2", 17, 5000, 6001, ("s1", "s2", "s3"), ("s1", "s3"), "s1->s2 is crowded", 9000
+)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A history of a minute with a row a second, nothing for an hour, ten seconds more, and an event."""
-    writer, rows = HistoryWriter(settings(tmp_path)), maker(tmp_path)
+    writer, rows = HistoryWriter(settings(tmp_path)), maker(tmp_path, max_paths=1)
     # Times of events are by the clock of snapshots, which are all taken at 5 ns.
     phases = {20: Phase.RAISED, 40: Phase.CLEARED}
     for second in (*range(60), *range(3660, 3670)):
@@ -44,8 +47,11 @@ def folder(tmp_path: Path) -> Path:
             for changed, phase in phases.items()
             if changed == second
         ]
-        state = snapshot([link(utilisation=second % 10 / 10)])
-        writer.write(rows.batches(Observation(at_ns, state, {}, tuple(events))), at_ns)
+        state = snapshot([link(utilisation=second % 10 / 10)], [path(), path(replace(FLOW, src_port=1), rate_bps=9)])
+        noted = replace(events[0], note=EventNote("ada", "on it", 0)) if second == 20 else None
+        notes = () if noted is None else ((at_ns + 2 * S_NS, noted),)
+        moves = (MOVE,) if second == 30 else ()
+        writer.write(rows.batches(Observation(at_ns, state, {}, tuple(events), notes=notes, moves=moves)), at_ns)
     writer.close()
     return tmp_path
 
@@ -85,7 +91,7 @@ def replayed(past: Past, begin_s: float, end_s: float) -> tuple[dict[int, int], 
 
 
 def test_replay_shows_what_was_recorded(folder: Path) -> None:
-    past = Past(folder, view(), None)
+    past = Past(folder, view())
     used, others = replayed(past, 5, 15)
     assert used == {second: 25 * (second % 10) for second in range(5, 15)}
     (hello,) = [value for _, kind, value in others if kind == Frame.HELLO]
@@ -94,7 +100,7 @@ def test_replay_shows_what_was_recorded(folder: Path) -> None:
 
 
 def test_links_that_the_history_lacks_are_silent(folder: Path) -> None:
-    past, states = Past(folder, view(), None), list[np.ndarray]()
+    past, states = Past(folder, view()), list[np.ndarray]()
 
     async def read() -> None:
         async for kind, payload in pieces(past.frames("build", NOON_NS, NOON_NS + S_NS, 1.0)):
@@ -108,7 +114,7 @@ def test_links_that_the_history_lacks_are_silent(folder: Path) -> None:
 
 
 def test_gap_is_skipped_and_said(folder: Path) -> None:
-    past = Past(folder, view(), None)
+    past = Past(folder, view())
     used, others = replayed(past, 57, 3663)
     assert list(used) == [57, 58, 59, 3660, 3661, 3662]
     problems = [(at, value["sources"][0]["problem"]) for at, kind, value in others if kind == Frame.HEARTBEAT]
@@ -118,10 +124,12 @@ def test_gap_is_skipped_and_said(folder: Path) -> None:
 
 
 def test_events_come_up_at_their_time(folder: Path) -> None:
-    past = Past(folder, view(), None)
+    past = Past(folder, view())
     _, others = replayed(past, 10, 50)
     told = [(at, value) for at, kind, value in others if kind == Frame.EVENTS]
-    assert [(at, len(value)) for at, value in told] == [(10, 0), (20, 1), (40, 1)]
+    assert [(at, len(value)) for at, value in told] == [(10, 0), (20, 1), (22, 1), (40, 1)]
+    notes = [event["note"] and (event["note"]["by"], event["note"]["text"]) for _, value in told for event in value]
+    assert notes == [None, ("ada", "on it"), ("ada", "on it")]
     (event,) = told[-1][1]
     assert (event["subject"], event["link"]) == ("link s1->s2", view().index[LINK])
     assert event["opened_ns"] == NOON_NS + 20 * S_NS
@@ -129,15 +137,37 @@ def test_events_come_up_at_their_time(folder: Path) -> None:
     past.close()
 
 
+def test_moves_come_up_at_their_time(folder: Path) -> None:
+    past = Past(folder, view())
+    _, others = replayed(past, 10, 50)
+    told = [(at, value) for at, kind, value in others if kind == Frame.MOVES]
+    assert [(at, len(value)) for at, value in told] == [(10, 0), (30, 1)]
+    assert told[-1][1] == [move_value(MOVE)]
+    past.close()
+
+
+def test_busiest_flows_of_a_time_and_how_many_there_were(folder: Path) -> None:
+    past = Past(folder, view())
+    answer = asyncio.run(past.flows(NOON_NS + 31 * S_NS + 5, 10))
+    (flow,) = answer["flows"]
+    assert (flow["text"], flow["path"], flow["rate_bps"]) == ("h1:5000 -> h2:6001", ["s1", "s2", "s3"], 1000)
+    assert (answer["at_ns"], answer["kept"], answer["of"]) == (NOON_NS + 31 * S_NS, 1, 2)
+    _, others = replayed(past, 31, 33)
+    assert [value["flows"] for _, kind, value in others if kind == Frame.HEARTBEAT] == [{"shown": 1, "of": 2}] * 2
+    with pytest.raises(UnavailableError, match="the history has no flows of that time"):
+        asyncio.run(past.flows(NOON_NS + 1000 * S_NS, 10))
+    past.close()
+
+
 def test_span_without_rows_ends_at_once(folder: Path) -> None:
-    past = Past(folder, view(), None)
+    past = Past(folder, view())
     used, _ = replayed(past, 100, 200)
     assert used == {}
     past.close()
 
 
 def test_series_of_a_link_has_means_and_greatest(folder: Path) -> None:
-    past = Past(folder, view(), None)
+    past = Past(folder, view())
     series = asyncio.run(past.series(LINK, NOON_NS, NOON_NS + 3000 * S_NS))
     assert series["step_ns"] == 10 * S_NS
     assert series["at_ns"] == [NOON_NS + 10 * S_NS * step for step in range(6)]
@@ -157,12 +187,12 @@ def test_bad_spans_and_folders_are_refused_in_one_line(folder: Path, tmp_path: P
         async with aclosing(past.frames("build", begin_ns, end_ns, speed)) as told:
             await anext(told)
 
-    past = Past(folder, view(), None)
+    past = Past(folder, view())
     for begin_ns, end_ns, speed in ((5, 5, 1.0), (9, 5, 1.0), (0, 32 * 86_400 * S_NS, 1.0), (0, 5, 0.0), (0, 5, 1e9)):
         with pytest.raises(InvalidError):
             asyncio.run(first(past, begin_ns, end_ns, speed))
     past.close()
-    missing = Past(tmp_path / "none", view(), None)
+    missing = Past(tmp_path / "none", view())
     with pytest.raises(UnavailableError, match="no such folder"):
         asyncio.run(first(missing, NOON_NS, NOON_NS + S_NS, 1.0))
     missing.close()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from ipaddress import IPv4Address
@@ -24,6 +24,7 @@ from collectors.record_columns import RecordColumns
 from collectors.values import (
     DelaySource,
     FlowKey,
+    FlowMove,
     HopRecord,
     LinkState,
     NetworkSignals,
@@ -119,6 +120,9 @@ class Feed:
         assert queue_frames > 0 < shortest_gap_ns
         yield NetworkSignals()
         await asyncio.Event().wait()
+
+    async def note_moves(self, moves: Sequence[FlowMove]) -> None:
+        assert moves
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import getpass
 import io
 import json
 import re
@@ -200,10 +201,21 @@ def test_reporters_and_status(feed: str) -> None:
 def test_events_that_are_kept(feed: str) -> None:
     (line,) = (line for line in run("events", "--feed", feed).splitlines() if "slow" in line)
     cells = [cell.strip() for cell in line.strip("│").split("│")]
-    assert cells[1:] == ["raised", "slow", "s2->s3", "delay_p99_ns", "7000", "6000"]
+    assert cells[1:] == ["raised", "slow", "s2->s3", "delay_p99_ns", "7000", "6000", ""]
     (event,) = json.loads(run("events", "--feed", feed, "-f", "json"))
     assert abs(datetime.fromisoformat(event["time"]).timestamp() - time.time()) < 60
     assert ("delay_p99_ns", 7000) in [(row["figure"], row["value"]) for row in event["evidence"]]
+
+
+def test_event_is_acknowledged_with_a_note(feed: str) -> None:
+    run("acknowledge", "slow", "s2->s3", "--note", "on it", "--feed", feed)
+    (event,) = json.loads(run("events", "--feed", feed, "-f", "json"))
+    assert event["note"] == f"{getpass.getuser()}: on it"
+    run("acknowledge", "slow", "s2->s3", "--withdraw", "--feed", feed)
+    (event,) = json.loads(run("events", "--feed", feed, "-f", "json"))
+    assert event["note"] is None
+    with pytest.raises(FeedError, match=r"rule 'slow' has no open event on s9$"):
+        run("acknowledge", "slow", "s9", "--feed", feed)
 
 
 @pytest.mark.parametrize(

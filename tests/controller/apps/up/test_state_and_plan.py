@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from collectors.events.standard import STANDARD_RULES
 from collectors.process import CollectorProcessSettings
 from controller.apiserver.settings import ApiSettings
 from controller.apps.up.command import UpOptions, run, status
@@ -131,6 +132,8 @@ def test_daemons_settings_are_derived_and_agree(state: StateFolder) -> None:
     assert controller.switches["atla"] == f"unix:{fabric.switches}/atla.sock"
     assert fabric.reports == f"127.0.0.1:{collector.receiver.udp_port}"
     assert paths.feed == collector.feed.address == controller.collector
+    assert [rule.name for rule in collector.events.rules] == [*(rule.name for rule in STANDARD_RULES), "switch silent"]
+    assert collector.events.database == str(state.path / "events.sqlite")
     assert controller.watches[0].sample_every == collector.collector.state.sample_every > 1
     assert fabric.demands is not None
     matrix = load_demands(Path(fabric.demands), load_topology(fabric.topology).host)

@@ -200,7 +200,7 @@ def test_flows_avoid_a_reported_dead_port_until_the_hold_time(
     assert circle.paths.routes.version == 1  # held back
     circle.run(1500 * MS)
     assert circle.paths.routes == RouteSet(2, ())
-    assert circle.paths.decisions[-1].reason == "link a->b is alive again: from a-c-d back to a-b-d"
+    assert circle.paths.decisions[-1].reason == "link a->b is in use again: from a-c-d back to a-b-d"
     assert circle.collector.snapshot().statuses[LinkKey("a", "b")].condition is LinkCondition.UP
     assert circle.lost(600 * MS, 1400 * MS) == 0
 

@@ -102,19 +102,19 @@ def test_pinned_flow_leaves_a_dead_link_and_returns(topology: Topology) -> None:
     assert left is not None
     assert (left.routes.routes, left.routes.pins) == ((), (Route(AD, ACD),))
     assert left.moves[0].reason == (
-        "link c->d of a-c-d is dead; a-b-d is its backup; pinned to a-c-d, it returns when that path is alive"
+        "link c->d of a-c-d is dead; a-b-d is its backup; pinned to a-c-d, it returns when that path can be used"
     )
     assert core.step(snapshot(topology), 3 * MS) is None
     told = core.why(AD, 3 * MS)
     assert (told.present.switches, told.pinned) == (ABD, ACD)
-    assert told.reason.endswith("; pinned to a-c-d, it returns when that path is alive")
+    assert told.reason.endswith("; pinned to a-c-d, it returns when that path can be used")
     core.link_changed(LinkKey("c", "d"), 10 * MS, up=True)
     assert core.step(snapshot(topology), 11 * MS) is None  # alive, but for less than the hold time
     assert core.step(snapshot(topology), 110 * MS) is None
     back = core.step(snapshot(topology), 112 * MS)
     assert back is not None
     assert back.routes.routes == (Route(AD, ACD),)
-    assert back.moves[0].reason == "a-c-d, the pinned path, is alive again"
+    assert back.moves[0].reason == "a-c-d, the pinned path, can be used again"
 
 
 def test_waiting_flow_returns_only_to_its_pinned_path(topology: Topology) -> None:

@@ -32,7 +32,7 @@ class PlainDecider:
     def wishes(self, now_ns: int) -> dict[FlowSpec, bool]:
         """Return the flows that should move, and whether their path is dead."""
         verdicts = (self._judge(flow) for flow in self.placed if self._may_move(flow, now_ns))
-        return {verdict.flow: not verdict.present.alive for verdict in verdicts if verdict.moves}
+        return {verdict.flow: not verdict.present.usable for verdict in verdicts if verdict.moves}
 
     def decide(self, now_ns: int, allowed: Container[FlowSpec]) -> list[tuple[FlowSpec, float]]:
         """Return the flows that move, in order, with their gain."""
@@ -44,9 +44,9 @@ class PlainDecider:
             verdicts = [verdict for verdict in map(self._judge, waiting) if verdict.moves]
             if not verdicts:
                 break
-            level = [v for v in verdicts if not v.present.alive or not v.is_detour]
+            level = [v for v in verdicts if not v.present.usable or not v.is_detour]
             chosen = level if levels_first and level else verdicts
-            best = max(chosen, key=lambda v: (not v.present.alive, v.gain * max(v.rate_bps, 1)))
+            best = max(chosen, key=lambda v: (not v.present.usable, v.gain * max(v.rate_bps, 1)))
             levels_first = levels_first and not best.is_detour
             own = Own(best.rate_bps, self.network.rows(best.present.switches), best.packets_per_s)
             self.graph.move(own, best.best.switches)

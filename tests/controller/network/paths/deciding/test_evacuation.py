@@ -8,7 +8,7 @@ from collectors.values import LinkCondition, LinkStatus
 from controller.network.intents import FlowSpec
 from controller.network.paths.deciding.backups import Backups
 from controller.network.paths.deciding.decide import Assignment, Decision
-from controller.network.paths.deciding.evacuation import Evacuation, ReportedLinks
+from controller.network.paths.deciding.evacuation import Avoided, Evacuation, ReportedLinks
 from controller.network.paths.deciding.graph import Network
 from dataplane.topology.values import LinkKey, Topology
 
@@ -31,7 +31,8 @@ class Flow:
 
     def round(self, dead: set[LinkKey], now_ns: int) -> list[Decision]:
         """Let the flow leave and return as the path server does; return the decisions."""
-        decisions = self.evacuation.leave({AD: Assignment(self.path)}, self.explicit, frozenset(dead), now_ns)
+        avoided, current = Avoided(frozenset(dead)), {AD: Assignment(self.path)}
+        decisions = self.evacuation.leave(current, self.explicit, avoided, lambda *_: [], now_ns)
         self._follow(decisions)
         for decision, is_explicit in self.evacuation.come_back({AD: Assignment(self.path)}, now_ns):
             self._follow([decision])
@@ -58,7 +59,7 @@ def test_evacuated_flow_returns_after_the_hold_time(flow: Flow) -> None:
     assert flow.round(set(), 10 * S + HOLD_NS - 1) == []
     [back] = flow.round(set(), 10 * S + HOLD_NS)
     assert (back.new_path, back.dead_link) == (ABD, None)
-    assert back.reason == "link b->d is alive again: from a-c-d back to a-b-d"
+    assert back.reason == "link b->d is in use again: from a-c-d back to a-b-d"
     assert flow.explicit == set()  # it follows the base routes as before
     assert not flow.evacuation.is_waiting
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.record_columns import RecordColumns
-from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, NetworkSignals, Snapshot
+from collectors.values import DelaySource, FlowKey, FlowMove, HopRecord, LinkState, NetworkSignals, Snapshot
 from controller.common.errors import PathError
 from controller.network.intents import FlowSpec, Route, RouteSet
 from controller.network.paths.core import PathServerCore
@@ -27,9 +27,10 @@ from controller.network.paths.deciding.signals import LEAST_GAP_NS
 from controller.network.paths.records.codec import thaw
 from controller.network.paths.records.database import open_path_database
 from controller.network.paths.records.recorder import Recorder
-from controller.network.paths.records.values import HistoryQuery, LinkChange, PathServerStatus, RecordQuery
+from controller.network.paths.records.values import DrainChange, HistoryQuery, LinkChange, PathServerStatus, RecordQuery
 from controller.network.paths.service import paths_pb2 as pb
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
+from controller.network.paths.service.move_reports import move_of
 from controller.network.paths.service.process import serve
 from controller.network.paths.service.server import PathServer
 from controller.network.paths.settings import DecideSettings, ManagedFlow, PathServerSettings, RecordSettings
@@ -59,6 +60,7 @@ class FakeFeed:
     waiting: asyncio.Queue[Snapshot] = field(default_factory=asyncio.Queue)
     batches: asyncio.Queue[tuple[HopRecord, ...]] = field(default_factory=asyncio.Queue)
     signs: asyncio.Queue[NetworkSignals] = field(default_factory=asyncio.Queue)
+    moves: list[FlowMove] = field(default_factory=list)
 
     async def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         assert interval_ns == 100 * MS
@@ -76,6 +78,9 @@ class FakeFeed:
         yield NetworkSignals()
         while True:
             yield await self.signs.get()
+
+    async def note_moves(self, moves: Sequence[FlowMove]) -> None:
+        self.moves += moves
 
 
 def congested(topology: Topology) -> Snapshot:
@@ -166,6 +171,8 @@ def test_reported_dead_link_is_left_at_once_and_in_history(topology: Topology, t
             assert await anext(routes) == RouteSet(1, (Route(AD, ("a", "c", "d")),))
             [decision] = (await bench.client.history(HistoryQuery(src="ha"))).decisions
             assert decision.reason == "link b->d of a-b-d is dead; a-c-d is its backup"
+            await until(lambda: bool(bench.feed.moves))
+            assert bench.feed.moves == [move_of(decision)]
             assert (await bench.client.history(HistoryQuery(src="hd"))).decisions == ()
             with pytest.raises(PathError, match="no link a->d between switches"):
                 await bench.client.link_changed(LinkChange(LinkKey("a", "d"), up=False))
@@ -201,6 +208,39 @@ def test_client_pins_and_releases_flows_and_gets_error_codes(topology: Topology,
                 await bench.client.release(AD)
             await routes.aclose()  # type: ignore[attr-defined]
             await decisions.aclose()  # type: ignore[attr-defined]
+
+    play(scene())
+
+
+def test_client_drains_and_puts_back_and_gets_error_codes(topology: Topology, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with running(topology, tmp_path) as bench:
+            bench.feed.waiting.put_nowait(Snapshot(0, {}, {}, {}))
+            await bench.until_status(lambda status: status.last_step_ns is not None)
+            routes = bench.client.routes()
+            assert (await anext(routes)).drained == ()
+            asked = DrainChange("b", drained=True, by="kim", note="new optics")
+            shown = await bench.client.foresee_drain(asked)
+            effect = await bench.client.drain(replace(asked, revision=shown.revision))
+            assert effect.moves == shown.moves
+            around = await anext(routes)
+            assert (around.routes, LinkKey("b", "d") in around.drained) == ((Route(AD, ("a", "c", "d")),), True)
+            [drain] = (await bench.client.drains()).drains
+            assert (drain.element, drain.by, drain.note) == ("b", "kim", "new optics")
+            assert (await bench.client.status()).drained == 1
+            for change, code in (
+                (DrainChange("x", drained=True), grpc.StatusCode.INVALID_ARGUMENT),
+                (DrainChange("a->b", drained=False), grpc.StatusCode.NOT_FOUND),
+                (replace(asked, revision=shown.revision), grpc.StatusCode.FAILED_PRECONDITION),
+                (replace(asked, note="x" * 2000), grpc.StatusCode.INVALID_ARGUMENT),
+            ):
+                with pytest.raises(PathError, match=r"^path server at unix:[^\n]*$") as caught:
+                    await bench.client.drain(change)
+                assert isinstance(caught.value.__cause__, grpc.aio.AioRpcError)
+                assert caught.value.__cause__.code() is code
+            await bench.client.drain(DrainChange("b", drained=False))
+            assert (await bench.client.current_routes()).drained == ()
+            await routes.aclose()  # type: ignore[attr-defined]
 
     play(scene())
 

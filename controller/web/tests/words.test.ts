@@ -53,6 +53,14 @@ describe('the verdict', () => {
     expect(verdict(fabric, planes([10, 10, 255, 255]), [], beat, false)).toEqual({ level: 'good', sentence: 'All is well on 2 measured links. 2 links without telemetry.' })
   })
 
+  it('raises no alarm for an event that somebody looks after', () => {
+    const event = { id: 'a', rule: 'slow', severity: 'critical' as const, subject: 'link a->b', link: 0, opened_ns: 1, closed_ns: null, text: 'slow' }
+    const note = { by: 'ada', text: '', at_ns: 2 }
+    const up = planes([10, 10, 10, 10])
+    expect(verdict(fabric, up, [{ ...event, note: null }], beat, false)).toEqual({ level: 'critical', sentence: '1 critical event is open.' })
+    expect(verdict(fabric, up, [{ ...event, note }], beat, false)).toEqual({ level: 'good', sentence: 'All is well on 4 measured links. 1 acknowledged event is open.' })
+  })
+
   it('names links that are down before full ones', () => {
     expect(verdict(fabric, planes([254, 250, 10, 10]), [], beat, false)).toEqual({ level: 'critical', sentence: '1 link is down and 1 link is above 95 %.' })
   })

@@ -18,7 +18,11 @@ from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
+from collectors.events.changes import RuleChange, RuleState
+from collectors.events.standard import STANDARD_RULES
+from controller.apiserver.view.rules import rules_answer
 from dataplane.topology.file import load_topology
 
 DOWN, NO_TELEMETRY = 254, 255
@@ -256,6 +260,10 @@ class ComputedView:
             return 200, {"flows": flows[: int(query["limit"])], "of": len(flows) + 4213}
         if path == "/v1/view/why":
             return self._why(query)
+        if path == "/v1/view/rules":
+            lower = replace(STANDARD_RULES[0], above=0.7, clear=0.6)
+            change = RuleChange(lower.name, lower, STANDARD_RULES[0], "ada", now_ns)
+            return 200, rules_answer(RuleState((lower, *STANDARD_RULES[1:]), (change,)))
         kind = path.removeprefix("/v1/")
         if kind in ("nodes", "pods", "tasks", "decisions", "centres"):
             return 200, {"items": _resources(kind, now_ns), "revision": 7}

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from controller.apps.cli.app import app
+from dataplane.errors import PortError
 from dataplane.nic import Capture, PcapReader
 from dataplane.nic.ports.memory_port import memory_pair
 from dataplane.switch.attachments import CaptureFiles
@@ -95,6 +96,13 @@ def test_pcapng_packet_flags_give_the_sequences_length(tmp_path: Path) -> None:
     flags = struct.pack("<HHIHH", 2, 4, 4 << 5, 0, 0)
     captures, _ = read(pcapng(tmp_path / "f", enhanced(FRAME + FCS, len(FRAME) + 4, flags), enhanced(FRAME, 60)))
     assert [capture.frame for capture in captures] == [FRAME, FRAME]
+
+
+def test_section_of_another_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 2, 1, -1)))
+    with pytest.raises(PortError, match=r"f: at byte 0: pcapng version 2\.1 is not supported, only 1"):
+        read(path)
 
 
 def test_simple_packet_cut_by_the_snap_length(tmp_path: Path) -> None:

@@ -8,10 +8,12 @@ from enum import StrEnum
 from typing import Final
 
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+_DOMAIN: Final = r"[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\]"
+_PART: Final = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
 _NAME: Final = re.compile(
-    r"([a-zA-Z0-9][a-zA-Z0-9.-]*(:\d{1,5})?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?",
-    re.ASCII,
+    rf"(({_DOMAIN})(:\d{{1,5}})?/)?{_PART}(/{_PART})*(:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})?", re.ASCII
 )
+"""The grammar of github.com/distribution/reference."""
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _LONGEST: Final = 1024
 

@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 LOGGER = logging.getLogger("millrace.settings")
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _PATH = re.compile(r" - at (?P<key>`key` in )?`(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
@@ -216,7 +217,7 @@ def _parse_yaml(text: str, file: str) -> tuple[yaml.Node | None, Any]:
     with _refused_yaml(file):
         # Parsed twice: only nodes know their lines, and only values can be converted.
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-        _refuse_repeated_keys(root, file)
+        _refuse_wrong_nodes(root, file)
         return root, yaml.safe_load(text)
 
 
@@ -224,7 +225,7 @@ def _parse_all_yaml(text: str, file: str) -> tuple[list[yaml.Node], list[Any]]:
     with _refused_yaml(file):
         roots = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
         for root in roots:
-            _refuse_repeated_keys(root, file)
+            _refuse_wrong_nodes(root, file)
         return roots, list(yaml.safe_load_all(text))
 
 
@@ -240,8 +241,8 @@ def _refused_yaml(file: str) -> Iterator[None]:
         raise ConfigError(f"is not YAML: {str(error).splitlines()[0]}", file=file) from error
 
 
-def _refuse_repeated_keys(node: yaml.Node | None, file: str, visited: set[int] | None = None) -> None:
-    """Reject repeated keys, where YAML lets the later one silently win.
+def _refuse_wrong_nodes(node: yaml.Node | None, file: str, visited: set[int] | None = None) -> None:
+    """Reject repeated keys, where YAML lets the later one silently win, and escapes of half a character.
 
     Aliased nodes are visited once: a few lines of aliases can expand to more nodes than memory holds.
     """
@@ -256,10 +257,14 @@ def _refuse_repeated_keys(node: yaml.Node | None, file: str, visited: set[int] |
             if name in seen:
                 raise ConfigError("appears twice", file=file, line=key.start_mark.line + 1, key=name)
             seen.add(name)
-            _refuse_repeated_keys(value, file, visited)
+            _refuse_wrong_nodes(key, file, visited)
+            _refuse_wrong_nodes(value, file, visited)
     elif isinstance(node, yaml.SequenceNode):
         for item in node.value:
-            _refuse_repeated_keys(item, file, visited)
+            _refuse_wrong_nodes(item, file, visited)
+    elif isinstance(node, yaml.ScalarNode) and _SURROGATE.search(node.value):
+        # No text of UTF-8 can hold it: what a user wrote as an escape would fail when it is sent.
+        raise ConfigError("an escape of half a character", file=file, line=node.start_mark.line + 1)
 
 
 @dataclass(frozen=True, slots=True)

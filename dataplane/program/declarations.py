@@ -174,6 +174,8 @@ def _field_list_element(element: RawValue, scope: Scope, path: str) -> list[Fiel
     if element.type == "header":
         header = scope.header(element.value, path)
         return [FieldRef(header.name, spec.name) for spec in header.type.fields]
+    if element.type == "hexstr":
+        return []  # a constant needs no copy
     raise scope.unsupported(path, f"{element.type!r} in a field list")
 
 

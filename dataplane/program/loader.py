@@ -18,7 +18,7 @@ from dataplane.program.actions import read_action
 from dataplane.program.calculations import read_calculation, read_checksum
 from dataplane.program.declarations import read_aliases, read_declarations, read_errors
 from dataplane.program.files.entries import read_entries, with_entries
-from dataplane.program.model import Digest, Pipeline, Program, TableNode
+from dataplane.program.model import VALID, Digest, Pipeline, Program, TableNode
 from dataplane.program.objects import ActionSpec, DigestSpec, KeyField, MatchKind, TableSpec, ValueSetSpec
 from dataplane.program.operations import CrcParameters
 from dataplane.program.p4info import (
@@ -77,7 +77,10 @@ def load_program(
         raise ProgramError("is nested too deeply", file=json_file) from error
     except ProgramError as error:
         if is_p4_14(json_data):
-            problem = "is a P4-14 program, compiled by p4c-bm, which is not supported; p4c compiles it with --std p4-14"
+            problem = (
+                "is a P4-14 program, compiled by p4c-bm, which is not supported; p4c compiles it with --std p4-14, "
+                "if it was built with SUPPORT_P4_14"
+            )
             raise ProgramError(problem, file=json_file) from error
         raise
 
@@ -192,6 +195,9 @@ class _Assembly:
         self._check_against_p4info(pipelines)
         entries = None if self.entries_file is None else self.entries_file.request.SerializeToString(deterministic=True)
         bound_parser = read_parser(raw.parsers[parser], scope, f"parsers[{parser}]")
+        bound_deparser = read_deparser(raw.deparsers[deparser], scope, f"deparsers[{deparser}]")
+        checksums = tuple(read_checksum(item, scope, f"checksums[{i}]") for i, item in enumerate(raw.checksums))
+        self._check_valid_bits()
         return Program(
             name=PurePath(raw.program).stem or "program",
             digest=_digest(source, self.info, entries, crcs),
@@ -214,8 +220,8 @@ class _Assembly:
             parser=bound_parser,
             ingress=ingress,
             egress=egress,
-            deparser=read_deparser(raw.deparsers[deparser], scope, f"deparsers[{deparser}]"),
-            checksums=tuple(read_checksum(item, scope, f"checksums[{i}]") for i, item in enumerate(raw.checksums)),
+            deparser=bound_deparser,
+            checksums=checksums,
             source=source,
             entries=entries,
         )
@@ -265,6 +271,12 @@ class _Assembly:
         missing = [name for name in REQUIRED_FIELDS if header.type.field(name) is None]
         if missing or not header.metadata:
             raise self.scope.error("headers", f"standard_metadata has no {' and no '.join(missing) or 'metadata flag'}")
+
+    def _check_valid_bits(self) -> None:
+        """Raise where something reads a $valid$ that a parser sets: we keep no copy of a header's flag."""
+        for header, path in self.scope.set_valid_bits.items():
+            if header in self.scope.read_valid_bits:
+                raise self.scope.unsupported(path, f"setting {header}.{VALID}, which is read elsewhere,")
 
     def _action_specs(self, *pipelines: Pipeline) -> dict[str, ActionSpec]:
         declared = {spec.name: spec for spec in declared_actions(self.info).values()} if self.has_p4info else {}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from dataplane.program.actions import Call, read_primitive, read_primitives
 from dataplane.program.expressions import ExpressionReader
 from dataplane.program.model import (
+    VALID,
     Advance,
     Deparser,
     Extract,
@@ -62,8 +63,9 @@ class _StateReader:
         self.reader = ExpressionReader(scope)
 
     def state(self, raw: RawState) -> ParserState:
+        calls = [(call, f"{self.path}.parser_ops[{index}]") for index, call in enumerate(raw.parser_ops)]
         operations = tuple(
-            self._operation(call, f"{self.path}.parser_ops[{index}]") for index, call in enumerate(raw.parser_ops)
+            self._operation(call, path) for call, path in calls if not self._is_set_of_valid_bit(call, path)
         )
         key = tuple(
             self._key_part(value, f"{self.path}.transition_key[{index}]")
@@ -71,6 +73,18 @@ class _StateReader:
         )
         transitions, default = self._transitions(raw.transitions, key)
         return ParserState(raw.name, operations, key, transitions, default)
+
+    def _is_set_of_valid_bit(self, call: RawCall, path: str) -> bool:
+        """Note and return whether an operation sets a header's field $valid$.
+
+        In bmv2 that field is a copy of the header's flag, which stays as it is, so nothing happens unless it is read.
+        p4c of 2018 set it with the other fields of a lookahead, after making the header valid.
+        """
+        match call.op, call.parameters:
+            case "set", [{"type": "field", "value": [str(name), str(field)]}, _] if field == VALID:
+                self.scope.set_valid_bits[self.scope.header(name, path).name] = path
+                return True
+        return False
 
     def _operation(self, call: RawCall, path: str) -> ParserOp:
         counts = {"extract": 1, "extract_VL": 2, "set": 2, "verify": 2, "advance": 1, "shift": 1, "primitive": 1}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dataplane.program.calculations import read_selector
@@ -122,11 +122,23 @@ class PipelineReader:
 
     def _table_actions(self, raw: RawTable, path: str) -> dict[str, Action]:
         actions: dict[str, Action] = {}
-        for index, action_id in enumerate(raw.action_ids):
-            where = f"{path}.action_ids[{index}]"
-            action = self._action(action_id, where)
+        for where, action in self._listed_actions(raw, path):
             self.scope.insert(actions, action.name, action, where)
         return actions
+
+    def _listed_actions(self, raw: RawTable, path: str) -> Iterator[tuple[str, Action]]:
+        """Yield a table's actions with their places in the file: by id, in older files by name."""
+        if raw.action_ids is not None:
+            for index, action_id in enumerate(raw.action_ids):
+                where = f"{path}.action_ids[{index}]"
+                yield where, self._action(action_id, where)
+            return
+        for index, name in enumerate(raw.actions):
+            where = f"{path}.actions[{index}]"
+            named = [action for action in self.scope.actions.values() if action.name == name]
+            if len(named) != 1:
+                raise self.scope.error(where, f"{len(named) or 'no'} actions are named {name!r}")
+            yield where, named[0]
 
     def _next(self, raw: RawTable, action: str, path: str, *, hit: bool) -> str | None:
         outcome = "__HIT__" if hit else "__MISS__"
@@ -150,7 +162,9 @@ class PipelineReader:
             raise self.scope.error(f"{path}.key", f"the P4Info gives {raw.name} {len(declared.keys)} key fields")
         wanted = {key.name: key for key in declared.keys}
         return tuple(
-            self._declared_key(key, wanted.get(key.name), f"{path}.key[{index}]") for index, key in enumerate(keys)
+            # Older compilers name no key: its place identifies it, as in P4Runtime's other servers over bmv2.
+            self._declared_key(key, wanted.get(key.name) if raw_key.name else by_place, f"{path}.key[{index}]")
+            for index, (key, raw_key, by_place) in enumerate(zip(keys, raw.key, declared.keys, strict=True))
         )
 
     def _declared_key(self, key: KeyField, declared: KeyField | None, path: str) -> KeyField:
@@ -160,7 +174,7 @@ class PipelineReader:
         if not same_kind or declared.width not in {0, key.width}:
             mine, theirs = f"{key.kind} of {key.width} bits", f"{declared.kind} of {declared.width} bits"
             raise self.scope.error(path, f"key field {key.name} is {mine}, in the P4Info {theirs}")
-        return KeyField(key.name, declared.kind, key.width)
+        return KeyField(declared.name, declared.kind, key.width)
 
     def _key(self, raw: RawKey, path: str) -> KeyField:
         source = self._key_source(raw, path).source
@@ -196,9 +210,8 @@ class PipelineReader:
         if declared is not None and set(declared.actions) != set(names):
             wrong = sorted(set(declared.actions) ^ set(names))[0]
             raise self.scope.error(f"{path}.actions", f"only one of JSON and P4Info has the action {wrong}")
-        counter = self.scope.direct_counters.get(raw.name)
-        if raw.with_counters is not (counter is not None):
-            raise self.scope.error(f"{path}.with_counters", "does not agree with counter_arrays")
+        # As in bmv2 the table's flag decides, whatever counter_arrays binds: older compilers wrote one alone.
+        counter = self.scope.direct_counters.get(raw.name, raw.name) if raw.with_counters else None
         if not 0 <= raw.max_size <= 1 << 31:
             raise self.scope.error(f"{path}.max_size", f"a table of {raw.max_size} entries is not possible")
         return TableSpec(

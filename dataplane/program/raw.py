@@ -247,8 +247,9 @@ class RawTable(msgspec.Struct, frozen=True, kw_only=True):
     key: list[RawKey]
     type: str
     max_size: int
-    action_ids: list[int]
     next_tables: dict[str, str | None]
+    action_ids: list[int] | None = None
+    actions: list[str] = []
     action_profile: str | None = None
     with_counters: bool = False
     support_timeout: bool = False

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from dataplane.errors import ProgramError
 from dataplane.program.model import (
+    VALID,
     Action,
     Digest,
     FieldSpec,
@@ -45,6 +46,10 @@ class Scope:
     field_lists: dict[int, tuple[FieldRef, ...]] = field(default_factory=dict)
     counters: dict[str, CounterSpec] = field(default_factory=dict)
     direct_counters: dict[str, str] = field(default_factory=dict)
+    read_valid_bits: set[str] = field(default_factory=set)
+    """Headers whose field $valid$ something reads."""
+    set_valid_bits: dict[str, str] = field(default_factory=dict)
+    """Headers whose field $valid$ a parser sets, with the place."""
     registers: dict[str, RegisterSpec] = field(default_factory=dict)
     meters: dict[str, MeterSpec] = field(default_factory=dict)
     meter_targets: dict[str, FieldRef] = field(default_factory=dict)
@@ -103,6 +108,8 @@ class Scope:
         header = self.header(pair[0], path)
         if not isinstance(pair[1], str) or header.type.field(pair[1]) is None:
             raise self.error(path, f"header {header.name} has no field {pair[1]!r}")
+        if pair[1] == VALID:
+            self.read_valid_bits.add(header.name)
         return FieldRef(header.name, pair[1])
 
     def spec(self, ref: FieldRef) -> FieldSpec:

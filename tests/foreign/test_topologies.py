@@ -78,6 +78,36 @@ def test_graphml_of_the_topology_zoo(tmp_path: Path) -> None:
     )
 
 
+def test_graphml_group_is_no_node(tmp_path: Path) -> None:
+    text = """<graphml><key for="node" id="l" attr.name="label"/><graph><node id="a"/>
+<node id="g"><data key="l">Rack</data><graph><node id="g::b"/></graph></node>
+<node id="h"><graph/></node><edge source="a" target="g::b"/>
+<edge source="a" target="h"/></graph></graphml>"""
+    imported = import_topology(written(tmp_path, "groups.graphml", text))
+    assert [switch.name for switch in imported.topology.switches] == ["a", "g-b", "h"]
+    assert "groups of nodes are no nodes: Rack" in imported.assumptions
+
+
+@pytest.mark.parametrize("speed", ["fast", "-5", "1e400", "10G"])
+def test_speed_that_is_no_rate_is_named(tmp_path: Path, speed: str) -> None:
+    imported = import_topology(written(tmp_path, "zoo.graphml", ZOO.replace("2.5e9", speed)))
+    assert links(imported.topology)["zurich", "geneva"][0] == 10_000_000_000
+    assert f"LinkSpeedRaw is no rate and not used: zurich - geneva ({speed!r})" in imported.assumptions
+
+
+def test_directions_with_other_figures_are_named(tmp_path: Path) -> None:
+    text = (
+        KEYS
+        + """<graph edgedefault="directed"><node id="a"/><node id="b"/><node id="c"/>
+<edge source="a" target="b"><data key="d1">1e9</data></edge><edge source="b" target="a"><data key="d1">2e9</data></edge>
+<edge source="b" target="c"/><edge source="c" target="b"/></graph></graphml>"""
+    )
+    imported = import_topology(written(tmp_path, "directed.graphml", text))
+    assert links(imported.topology)["a", "b"][0] == 1_000_000_000
+    said = "both directions of a link have the figures of the first that states them: a - b"
+    assert said in imported.assumptions
+
+
 def test_graphml_of_yed_has_labels_in_its_drawing(tmp_path: Path) -> None:
     text = """<graphml xmlns:y="http://www.yworks.com/xml/graphml"><key for="node" id="d6" yfiles.type="nodegraphics"/>
 <graph><node id="n0"><data key="d6"><y:ShapeNode><y:Fill color="#F"/> <y:NodeLabel x="1">Seattle<y:LabelModel/>

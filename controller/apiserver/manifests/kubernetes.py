@@ -300,6 +300,8 @@ def _request(document: Document[Any], given: _PodSpec, key: str) -> Request:
                     memory += whole(quantity)
                 elif (count := whole(quantity)) > 0:
                     kind = _device(document, name, path)
+                    if milli(quantity) != 1000 * count:
+                        raise document.error(f"{quantity} is not a whole number of devices", path)
                     devices[kind] = devices.get(kind, 0) + count
             except ValueError as error:
                 raise document.error(str(error), path) from None

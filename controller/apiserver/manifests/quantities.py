@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Final, Literal, Self
 
 from controller.common.quantities import whole
 from dataplane.topology.units import (
-    MAX_SIZE_BYTES,
     format_delay,
     format_rate,
     format_size,
@@ -24,6 +23,8 @@ NEVER: Final[Literal["never"]] = "never"
 _MILLI: Final = re.compile(r"(\d{1,9})m", re.ASCII)
 _PARTS: Final = ("m", "u", "n")
 """Suffixes of Kubernetes for parts of a byte: 100m is hardly ever meant."""
+_MOST_BYTES: Final = 1 << 53
+"""Of the API's numbers, which JSON's readers hold as floats."""
 _NUMBER: Final = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 _TIME: Final = re.compile(r"(?P<number>\d{1,9}(\.\d{1,9})?) ?(?P<unit>ms|s|min|h|d)", re.ASCII)
 _TIMES: Final[Mapping[str, Decimal]] = {
@@ -99,10 +100,14 @@ def _bytes(raw: object) -> int:
         except ValueError:  # not one of Kubernetes' forms: 64 MiB
             pass
         else:
-            if not 1 <= value <= MAX_SIZE_BYTES:
-                raise ValueError(f"size {str(raw)[:60]!r} is not between 1 B and {format_size(MAX_SIZE_BYTES)}")
-            return value
-    return _with_unit(raw, parse_size_bytes, "a size such as '64 MiB', '64Mi' or a number of bytes")
+            return _bounded(value, raw)
+    return _bounded(_with_unit(raw, parse_size_bytes, "a size such as '64 MiB', '64Mi' or a number of bytes"), raw)
+
+
+def _bounded(value: int, raw: object) -> int:
+    if not 1 <= value <= _MOST_BYTES:
+        raise ValueError(f"size {str(raw)[:60]!r} is not between 1 B and {format_size(_MOST_BYTES)}")
+    return value
 
 
 def _bps(raw: object) -> int:

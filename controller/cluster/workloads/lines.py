@@ -136,10 +136,12 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
             is_gzip = file.peek(len(_GZIP)).startswith(_GZIP)
             lines = cast("BinaryIO", gzip.GzipFile(fileobj=file)) if is_gzip else file
             while line := lines.readline(LINE_BYTES + 1):
-                number += 1
                 if len(line) > LINE_BYTES:
-                    raise WorkloadError(f"{path}:{number}: has more than {LINE_BYTES // MIB} MiB")
-                yield number, line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+                    raise WorkloadError(f"{path}:{number + 1}: has more than {LINE_BYTES // MIB} MiB")
+                # A carriage return alone ends a line, too: otherwise a comment would hide all that follows it.
+                for part in line.splitlines(keepends=True):
+                    number += 1
+                    yield number, part.removeprefix(_BYTE_ORDER_MARK) if number == 1 else part
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise WorkloadError(f"{path}: is a damaged gzip file, after line {number}") from None
     except OSError as error:

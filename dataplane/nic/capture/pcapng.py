@@ -75,7 +75,9 @@ def read_pcapng(file: BinaryIO, name: str, unread: Counter[int]) -> Iterator[tup
                 order = _read_order(file)
                 interfaces = []
             block = _read_block(file, order, kind, start)
-            if kind == _INTERFACE:
+            if kind == SECTION_MAGIC:
+                _check_version(block.body, order)
+            elif kind == _INTERFACE:
                 interfaces.append(_read_interface(block.body, order))
             elif kind == _ENHANCED_PACKET:
                 yield _read_enhanced(block.body, order, interfaces)
@@ -108,6 +110,12 @@ def _read_order(file: BinaryIO) -> str:
         if data == struct.pack(order + "I", _BYTE_ORDER_MAGIC):
             return order
     raise ValueError("a section has no byte order")
+
+
+def _check_version(body: bytes, order: str) -> None:
+    major, minor = struct.unpack_from(order + "HH", body, 4)
+    if major != 1:
+        raise ValueError(f"pcapng version {major}.{minor} is not supported, only 1")
 
 
 def _read_block(file: BinaryIO, order: str, kind: int, start: int) -> _Block:

@@ -24,16 +24,21 @@ class HeaderField:
 
 
 class PacketHeader:
-    """One controller header, a multiple of 8 bits wide; fields are in P4Info's order, most significant bit first."""
+    """One controller header; fields are in P4Info's order, most significant bit first.
+
+    Bits that are missing at a whole byte come last: older compilers pad the header in the program only.
+    """
 
     def __init__(self, name: str, fields: Sequence[HeaderField]) -> None:
-        """Raise ProgramError if the fields are not whole bytes."""
+        """Raise ProgramError for a field without bits."""
         self.name = name
         self._fields = tuple(fields)
-        self._bits = sum(field.width for field in self._fields)
-        if self._bits % 8 or any(field.width <= 0 for field in self._fields):
-            raise ProgramError(f"{self._bits} bits are not whole bytes", construct=self.name)
-        self.length_bytes = self._bits // 8
+        for field in self._fields:
+            if field.width <= 0:
+                raise ProgramError(f"field {field.name} has {field.width} bits", construct=self.name)
+        bits = sum(field.width for field in self._fields)
+        self.length_bytes = (bits + 7) // 8
+        self._padding_bits = 8 * self.length_bytes - bits
 
     @classmethod
     def none(cls, name: str) -> PacketHeader:
@@ -55,14 +60,14 @@ class PacketHeader:
             header = header << field.width | strings.decode(field.strings, data, field.width, where)
         if given:
             raise invalid(f"{self.name}: there is no metadata id {min(given)}")
-        return header.to_bytes(self.length_bytes, "big")
+        return (header << self._padding_bits).to_bytes(self.length_bytes, "big")
 
     def unpack(self, data: bytes) -> p4r.PacketIn | None:
         """Split a frame into metadata and payload; None if it is shorter than the header."""
         if len(data) < self.length_bytes:
             return None
         packet = p4r.PacketIn(payload=data[self.length_bytes :])
-        header, shift = int.from_bytes(data[: self.length_bytes], "big"), self._bits
+        header, shift = int.from_bytes(data[: self.length_bytes], "big"), 8 * self.length_bytes
         for field in self._fields:
             shift -= field.width
             value = header >> shift & ((1 << field.width) - 1)

@@ -227,6 +227,10 @@ class _Converter:
                 self._assume(
                     "parallel links are one, with the figures of the first that states them", self._ends(edges[0])
                 )
+            elif any(edge.attributes != edges[0].attributes for edge in edges):
+                self._assume(
+                    "both directions of a link have the figures of the first that states them", self._ends(edges[0])
+                )
         return merged
 
     def _check_connected(self, edges: Mapping[frozenset[str], list[Edge]]) -> None:
@@ -313,9 +317,12 @@ class _Converter:
 
     def _rate(self, edge: Edge) -> str | None:
         """Return a stated rate; Topology Zoo's LinkSpeedRaw is in bit/s, and 0 if unknown."""
-        raw = _number(edge.attributes.get("linkspeedraw", ""))
+        text = edge.attributes.get("linkspeedraw", "")
+        raw = _number(text)
         if raw is not None and raw > 0:
             return self._checked(parse_rate_bps, f"{raw:.0f} bit/s", edge, format_rate)
+        if text and raw != 0:
+            self._assume("LinkSpeedRaw is no rate and not used", f"{self._ends(edge)} ({text[:_NAME_LENGTH]!r})")
         return self._stated(edge, _RATES, parse_rate_bps, format_rate)
 
     def _delay(self, edge: Edge) -> str | None:

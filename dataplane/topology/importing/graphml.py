@@ -25,6 +25,7 @@ def read_graphml(data: bytes, file: str) -> Graph:
         raise ConfigError(f"is not XML: {error}", file=file) from None
     if not reader.has_graph:
         raise reader.error("there is no graph")
+    reader.leave_out_groups()
     for line, edge in reader.edges:
         for end in (edge.a, edge.b):
             if end not in reader.graph.nodes:
@@ -39,6 +40,8 @@ class _Reader:
         self._file = file
         self._names: dict[str, str] = {}
         self._open: list[tuple[str, dict[str, str] | None]] = []
+        self._nodes: list[str] = []
+        self._groups: dict[str, None] = {}
         self._key: str | None = None
         self._text: list[str] = []
         self.parser = expat.ParserCreate(namespace_separator=" ")
@@ -51,6 +54,14 @@ class _Reader:
     def error(self, problem: str) -> ConfigError:
         return ConfigError(problem, file=self._file, line=self.parser.CurrentLineNumber)
 
+    def leave_out_groups(self) -> None:
+        """Drop nodes that only hold other nodes, as yEd's groups do; one with an edge is a node."""
+        ends = {end for _, edge in self.edges for end in (edge.a, edge.b)}
+        for group in self._groups:
+            if group not in ends:
+                attributes = self.graph.nodes.pop(group)
+                self.graph.assumptions.append(("groups of nodes are no nodes", attributes.get("label") or group))
+
     def _doctype(self, *_: object) -> None:
         raise self.error("has a document type, whose entities are not read: remove <!DOCTYPE ...>")
 
@@ -62,6 +73,8 @@ class _Reader:
         match name:
             case "graph":
                 self.has_graph, owner = True, None
+                if self._nodes:
+                    self._groups[self._nodes[-1]] = None
                 self.graph.is_directed |= attributes.get("edgedefault") == "directed"
             case "key":
                 self._names[self._given(attributes, "id")] = attributes.get("attr.name", attributes["id"]).lower()
@@ -70,6 +83,7 @@ class _Reader:
                 if node in self.graph.nodes:
                     raise self.error(f"node {node!r} appears twice")
                 owner = self.graph.nodes[node] = {}
+                self._nodes.append(node)
             case "edge":
                 owner = {}
                 ends = self._given(attributes, "source"), self._given(attributes, "target")
@@ -94,6 +108,8 @@ class _Reader:
 
     def _end(self, _: str) -> None:
         name, owner = self._open.pop()
+        if name == "node":
+            self._nodes.pop()
         if name in {"data", "NodeLabel"} and self._key is not None and owner is not None:
             owner[self._key] = "".join(self._text).strip()
             self._key = None

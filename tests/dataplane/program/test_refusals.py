@@ -81,7 +81,6 @@ def text(path: JsonPath) -> str:
         ),
         ((*FILTER, "entries", 1, "action_entry", "action_data"), ["zz"], None, "not a hexadecimal string"),
         ((*ROUTES, "action_profile"), "gone", text((*ROUTES, "action_profile")), "no action profile is called 'gone'"),
-        ((*ROUTES, "with_counters"), False, text((*ROUTES, "with_counters")), "counter_arrays"),
         (("register_arrays", 0, "size"), 1 << 40, "register_arrays[0]", "cells is not possible"),
         (("calculations", 0, "algo"), "md5", "calculations[0].algo", "hash algorithm 'md5' is not supported"),
         (("checksums", 0, "calculation"), "gone", "checksums[0].calculation", "no calculation is called 'gone'"),

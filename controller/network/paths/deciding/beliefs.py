@@ -72,6 +72,7 @@ class Beliefs:
         self._latest_ns: Longs = np.full(size, UNKNOWN, np.int64)
         self._latest_frames = np.full(size, np.nan)
         self._latest_load = np.full(size, np.nan)
+        self._samples: Longs = np.zeros(size, np.int64)
         self._down = np.zeros(size, np.bool_)
         self.dead = np.zeros(size, np.bool_)
         self.drained = np.zeros(size, np.bool_)
@@ -128,6 +129,7 @@ class Beliefs:
         self._latest_ns[rows] = figures.latest_ns[inner]
         self._latest_frames[rows] = figures.latest_frames[inner]
         self._latest_load[rows] = figures.latest_load[inner]
+        self._samples[rows] = figures.samples[inner]
 
     def _believe(self) -> Ids:
         table, settings = self.table, self.settings
@@ -171,11 +173,11 @@ class Beliefs:
         queue_ns = self._newest_ns - self.nominal_ns
         queued = self.known & (queue_ns > self._idle_ns)
         measured_full = self._measured_bps >= self._full_bps
+        # The longer the queue, the more a rate or load from few packets is trusted.
+        trust = np.clip((queue_ns - 3 * self._idle_ns) / np.maximum(2 * self._idle_ns, 1), -1.0, 1.0)
         self.overfull = self._foreseen | (queued & self._surely_full)
-        self.crowded = self.overfull | (measured_full & (queued | self._surely_full))
+        self.crowded = self.overfull | (measured_full & ((queued & self._is_shown(trust)) | self._surely_full))
         if self._is_uncertain:
-            # The longer the queue, the more a rate from few packets is trusted.
-            trust = np.clip((queue_ns - 3 * self._idle_ns) / np.maximum(2 * self._idle_ns, 1), -1.0, 1.0)
             self.crowded |= queued & (self.offered_bps + trust * self.uncertain_bps >= self._full_bps)
         delay_ns = np.where(self.known, self._measured_ns, self.nominal_ns)
         if self.settings.min_gain_ns is None:
@@ -185,6 +187,18 @@ class Beliefs:
         if self.crowded.any():
             delay_ns[self.crowded] += FORESEEN_NS
         return delay_ns
+
+    def _is_shown(self, trust: Numbers) -> Flags:
+        """Return where a measured load of `full` is more than chance: flows' rates agree, or enough frames show it.
+
+        On a slow link a window has few frames, and after a burst its load may be that of a dozen, in one reading of the
+        switch's counter, until newer packets come. Of n random frames the deviation is one in the root of n.
+        """
+        frames = self._samples * (1 if self.settings.watch is None else self.settings.watch.sample_every)
+        deviation_bps = self._measured_bps / np.sqrt(np.maximum(frames, 1))
+        agree = self.offered_bps >= self._full_bps
+        shown: Flags = agree | (self._measured_bps + np.minimum(trust, 0.0) * deviation_bps >= self._full_bps)
+        return shown
 
     def _idle_excess_ns(self) -> Longs:
         """Return, for each link rate, the delay of an idle link of that rate beyond propagation.
@@ -212,6 +226,7 @@ class _Figures:
     latest_ns: Longs
     latest_frames: Numbers
     latest_load: Numbers
+    samples: Longs
 
 
 def _columns_of(states: LinkStates) -> _Figures:
@@ -226,6 +241,7 @@ def _columns_of(states: LinkStates) -> _Figures:
         states.integers("newest_delay_ns"),
         states.floats("newest_queue_frames"),
         states.floats("newest_utilisation"),
+        states.integers("samples"),
     )
 
 
@@ -239,6 +255,7 @@ def _figures_of(states: list[LinkState]) -> _Figures:
         np.array([UNKNOWN if state.newest_delay_ns is None else state.newest_delay_ns for state in states], np.int64),
         _floats(states, "newest_queue_frames"),
         _floats(states, "newest_utilisation"),
+        np.array([state.samples for state in states], np.int64),
     )
 
 

@@ -68,6 +68,20 @@ def test_swf_jobs(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_any_end_of_line(tmp_path: Path, end: str) -> None:
+    """A comment hides nothing after its line, and the errors' line numbers stay right."""
+    path = tmp_path / "trace"
+    lines = ["; Version: 2", "", *(f"{job} 5 -1 120 16" + " -1" * 13 for job in (1, 2))]
+    path.write_bytes(end.join([*lines, ""]).encode())
+    assert [task.name for task in files.swf_jobs(path)] == ["1", "2"]
+    path.write_bytes(end.join([*lines, "3 x"]).encode())
+    with pytest.raises(WorkloadError, match=":5: 2 fields"):
+        files.swf_jobs(path)
+    path.write_bytes((OPENB + "a,1,1,0,0,,LS,Running,0,1,0\n").replace("\n", end).encode())
+    assert [task.name for task in files.openb_pods(path)] == ["a"]
+
+
 def test_block_requests(tmp_path: Path) -> None:
     requests = list(files.block_requests(written(tmp_path, BLOCKS + "1,7,2a,512,9\n1,8,28,4096,10\n")))
     assert requests == [BlockRequest(0, 9, 512, True), BlockRequest(S, 10, 4096, False)]

@@ -82,10 +82,15 @@ def test_refused_metadata(metadata: list[p4r.PacketMetadata], code: Code) -> Non
     assert caught.value.code is code
 
 
-@pytest.mark.parametrize("widths", [(9,), (9, 0, 7)])
-def test_headers_are_whole_bytes(widths: tuple[int, ...]) -> None:
-    with pytest.raises(ProgramError, match="packet_out"):
-        header(*widths)
+def test_padding_that_only_the_program_has_comes_last() -> None:
+    assert header(9).pack(fields(b"\x01\x01")) == bytes.fromhex("8080")
+    packet = header(9).unpack(bytes.fromhex("80ffdeadbeef"))
+    assert packet == p4r.PacketIn(payload=bytes.fromhex("deadbeef"), metadata=fields(b"\x01\x01"))
+
+
+def test_fields_have_bits() -> None:
+    with pytest.raises(ProgramError, match="packet_out: field field2 has 0 bits"):
+        header(9, 0, 7)
 
 
 def test_packet_out(shell: Shell, switch: FakeSwitch) -> None:

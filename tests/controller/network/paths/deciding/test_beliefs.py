@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from collectors.values import DelaySource, LinkState
@@ -89,3 +90,38 @@ def test_newest_load_below_the_mean_changes_nothing() -> None:
     state = replace(sudden(made), available_bps=0, utilisation=1.0, newest_utilisation=0.95)
     assert is_crowded(made, state)
     assert load_bps(made) == RATE_BPS
+
+
+def crowded_by_the_mean(made: Beliefs, *, queue: float, samples: int, offered: float) -> bool:
+    """Return whether a mean load of 95 % makes a link crowded, with a queue of full frames and flows of a share."""
+    delay_ns = int(made.nominal_ns[made.table.link_number[LINK]]) + round(queue * FRAME_NS)
+    state = replace(
+        sudden(made),
+        delay_mean_ns=delay_ns,
+        delay_ewma_ns=delay_ns,
+        newest_delay_ns=delay_ns,
+        newest_queue_frames=queue,
+        newest_utilisation=0.95,
+        utilisation=0.95,
+        available_bps=RATE_BPS * 5 // 100,
+        samples=samples,
+    )
+    offered_bps = np.zeros_like(made.load_bps)
+    offered_bps[made.table.link_number[LINK]] = round(offered * RATE_BPS)
+    made.offer(offered_bps, offered_bps)
+    return is_crowded(made, state)
+
+
+@pytest.mark.parametrize(
+    ("queue", "samples", "offered", "crowded"),
+    [
+        (2.1, 12, 0.4, False),  # a burst that filled one reading, and then silence
+        (2.1, 12, 0.9, True),  # the flows' rates say the same
+        (2.1, 5000, 0.4, True),  # no chance in so many frames
+        (4.0, 12, 0.4, False),
+        (6.0, 12, 0.4, True),  # a queue that random arrivals do not make
+        (1.9, 5000, 0.9, False),
+    ],
+)
+def test_mean_load_needs_evidence(queue: float, samples: int, offered: float, crowded: bool) -> None:
+    assert crowded_by_the_mean(beliefs(), queue=queue, samples=samples, offered=offered) is crowded

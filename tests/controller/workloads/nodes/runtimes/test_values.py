@@ -29,6 +29,8 @@ DIGEST = "sha256:" + "0a" * 32
     [
         ("busybox", (Transport.REGISTRY, "busybox", None, None)),
         ("docker://quay.io/a/b:1.2", (Transport.REGISTRY, "quay.io/a/b:1.2", None, None)),
+        ("[::1]:5000/a__b/c--d:x", (Transport.REGISTRY, "[::1]:5000/a__b/c--d:x", None, None)),
+        ("Registry.example.org/a.b", (Transport.REGISTRY, "Registry.example.org/a.b", None, None)),
         (f"localhost:5000/a@{DIGEST}", (Transport.REGISTRY, "localhost:5000/a", None, DIGEST)),
         (DIGEST, (Transport.DIGEST, "", None, DIGEST)),
         ("oci:/a/b", (Transport.OCI, "/a/b", None, None)),
@@ -57,6 +59,13 @@ def test_names_of_images(text: str, parts: tuple[Transport, str, str | None, str
         "a" * 2000,
         "--tls",
         "sha256:12",
+        "a//b",
+        "a..b/c",
+        "x___y",
+        "x.-y",
+        "-h.org/x",
+        "a/-b",
+        "a-" * 500 + "!",
     ],
 )
 def test_invalid_image_names(text: str) -> None:

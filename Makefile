@@ -227,7 +227,7 @@ deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SPARK
 	MILLRACE_EXAMPLES=40 $(BIN)/python -m pytest --timeout=1800 tests/dataplane/switch/compiled/test_memory_safety.py tests/dataplane/native/test_guarded_arrays.py
 	MILLRACE_EXAMPLES=70000 $(BIN)/python -m pytest tests/adversary
 	MILLRACE_EXAMPLES=25000 $(BIN)/python -m pytest --timeout=7200 tests/controller/acceleration/running/statements
-	MILLRACE_EXAMPLES=4000 $(BIN)/python -m pytest --timeout=7200 tests/controller/acceleration/running/spark tests/controller/acceleration/running/tasks tests/controller/apps/cli/accel/test_on_spark.py
+	MILLRACE_EXAMPLES=4000 $(BIN)/python -m pytest --timeout=7200 tests/controller/acceleration/running/spark tests/controller/acceleration/running/steps tests/controller/acceleration/running/tasks tests/controller/apps/cli/accel/test_on_spark.py
 	$(BIN)/python -m tests.fuzzing.run --seconds $(MILLRACE_FUZZ_S)
 	$(BIN)/python -m tests.soak.storage
 	$(BIN)/python -m tests.soak.api

@@ -8,14 +8,21 @@ import itertools
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 _FOR_TOOLS = re.compile(r"#\s*(noqa|type:|pragma|mypy|fmt|ruff)")
 _HEADLESS = re.compile(r"(What|How|Which|Who|Whose|Whether|Where|When|Why|Of)\b")
 
 
+@lru_cache(maxsize=1)
+def _parsed(source: str) -> ast.Module:
+    """Return a module's syntax tree, kept for the next question about the same source."""
+    return ast.parse(source)
+
+
 def docstrings_in(source: str) -> Iterator[tuple[int, str]]:
     """Yield line and text of each docstring of a module, those below attributes included."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(_parsed(source)):
         body = getattr(node, "body", None)
         if not isinstance(body, list) or not body:
             continue
@@ -55,7 +62,7 @@ def comments_per_1000_lines(sources: Iterable[str]) -> float:
 
 def long_test_names_in(source: str, most: int = 60) -> list[str]:
     """Return the names of tests that are longer than `most`."""
-    functions = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef))
+    functions = (node for node in ast.walk(_parsed(source)) if isinstance(node, ast.FunctionDef))
     return [function.name for function in functions if function.name.startswith("test_") and len(function.name) > most]
 
 

@@ -41,8 +41,6 @@ _MOST_TOLERANCE: Final = 1e9
 _MOST_SCALE: Final = 1e18
 _LONGEST_S: Final = 1e9
 _SIZE: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-CATEGORIES: Final = ("hpc", "ai", "sql", "io", "network", "memory")
-"""Categories of the kernels that come with Millrace; users' kernels may have others."""
 
 
 class Library(StrEnum):

@@ -39,6 +39,9 @@ _BOUND = re.compile(r"expected `(int|float)( \| null)?` (?P<sign>[<>]=?) (?P<num
 _NUMBER = re.compile(r"expected `(int|float)( \| null)?`")
 _QUOTED = re.compile(r"expected `str(?P<null> \| null)?`, got `(int|float|bool)`")
 
+_MERGE = "<<"
+"""YAML's key of merges, which its constructor writes into the nodes: they are parsed again, to keep their own lines."""
+
 DecodeHook = Callable[[type, Any], Any]
 """Constructs values of types that msgspec does not support; raises ValueError."""
 
@@ -215,10 +218,9 @@ def _parse_toml(text: str, file: str) -> Any:  # noqa: ANN401 - a TOML document 
 
 def _parse_yaml(text: str, file: str) -> tuple[yaml.Node | None, Any]:
     with _refused_yaml(file):
-        # Parsed twice: only nodes know their lines, and only values can be converted.
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_wrong_nodes(root, file)
-        return root, yaml.safe_load(text)
+        return root, yaml.safe_load(text) if _MERGE in text else _value_of(root)
 
 
 def _parse_all_yaml(text: str, file: str) -> tuple[list[yaml.Node], list[Any]]:
@@ -226,7 +228,11 @@ def _parse_all_yaml(text: str, file: str) -> tuple[list[yaml.Node], list[Any]]:
         roots = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
         for root in roots:
             _refuse_wrong_nodes(root, file)
-        return roots, list(yaml.safe_load_all(text))
+        return roots, list(yaml.safe_load_all(text)) if _MERGE in text else [_value_of(root) for root in roots]
+
+
+def _value_of(root: yaml.Node | None) -> Any:  # noqa: ANN401 - a YAML document is anything
+    return None if root is None else yaml.constructor.SafeConstructor().construct_document(root)
 
 
 @contextmanager

@@ -124,13 +124,3 @@ def wait_readable(file: IO[Any], deadline: LocalDeadline) -> bool:
         if deadline.has_passed():
             return False
     return True
-
-
-def wait_until(condition: Callable[[], bool], limit_s: float, doing: str, *, poll_s: float) -> bool:
-    """Wait until a condition holds, at most for a LocalDeadline; return whether it does."""
-    deadline = LocalDeadline(limit_s, doing)
-    while not condition():
-        if deadline.has_passed():
-            return condition()
-        time.sleep(min(poll_s, deadline.step_s))
-    return True

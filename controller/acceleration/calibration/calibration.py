@@ -17,7 +17,7 @@ from controller.acceleration.calibration.errors import CalibrationError
 from controller.acceleration.calibration.features import TOUCHED, features_of
 from controller.acceleration.calibration.fitting import predicted
 from controller.acceleration.calibration.roofline import roofline
-from controller.acceleration.calibration.values import Figure, Fit, Rates
+from controller.acceleration.calibration.values import Fit, Rates
 from controller.acceleration.values import Accelerator, Compression, Growth
 from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.operators import Operator, OperatorError
@@ -164,16 +164,6 @@ class Calibration:
             touched = min((fit.uncached.most_bytes for fit in (here, there) if fit.uncached is not None), default=0.0)
             factors[there.kind] = predicted(here, both, touched)[1] / predicted(there, both, touched)[1]
         return tuple(sorted(factors.items()))
-
-    def speed_up_of(self, operator: Operator, device: DeviceKind = DeviceKind.GPU) -> Figure:
-        """Return the device's speed-up over the CPU for an operator, data in its memory: M / r of its kind."""
-        here, there = self.time_of(operator), self.time_of(operator, device)
-        if not here.is_known or not there.is_known:
-            return Figure.unknown(*(here if not here.is_known else there).reasons)
-        (low, own, high), (fastest, seconds, slowest) = here.times, there.times
-        if fastest == 0:
-            return Figure.unknown(f"{operator.name}: its time on the {device} cannot be told from 0")
-        return Figure(own / seconds, low / slowest, high / fastest, here.basis, (*here.reasons, *there.reasons))
 
     def _source_of(self, fit: Fit) -> str:
         by = f" by {fit.library}" if fit.library else ""

@@ -1,4 +1,4 @@
-"""Loads over time, in tera-operations per second for each step: step, ramp, burst, noise, duty cycles."""
+"""Loads over time, in tera-operations per second for each step: step, ramp, burst, noise."""
 
 from __future__ import annotations
 
@@ -33,11 +33,3 @@ def noisy(load: Floats, spread: float, rng: np.random.Generator) -> Floats:
     """Return a load times normal noise around 1 with this spread, never below 0."""
     tops: Floats = np.maximum(load * (1.0 + spread * rng.standard_normal(len(load))), 0.0)
     return tops
-
-
-def duty_cycle(shares: Floats, peak_tops: float, steps_each: int = 1) -> Floats:
-    """Return recorded duty cycles (0 to 1) as a load: shares of a peak, each held for this many steps.
-
-    A recorded duty cycle shows how busy cores were, but not the bus: the plant's model supplies that.
-    """
-    return np.repeat(np.clip(shares, 0.0, 1.0) * peak_tops, steps_each)

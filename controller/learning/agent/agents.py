@@ -16,7 +16,7 @@ import numpy as np
 
 from controller.learning.agent.deciding import Decider, Decision
 from controller.learning.agent.inference.base import Inference
-from controller.learning.agent.inference.making import inference_of, may_take_torch
+from controller.learning.agent.inference.making import inference_of
 from controller.learning.agent.purpose import Kind, MadeFor
 from controller.learning.agent.records import (
     Checkpoint,
@@ -184,8 +184,7 @@ def training_of(checkpoint: Checkpoint, where: Where) -> Training:
         return inference_of(weights, checkpoint.settings.decisions)
 
     has_torch = find_spec("torch") is not None
-    decides = may_take_torch(checkpoint.shape, checkpoint.settings.decisions)
-    _use_one_thread(with_torch=has_torch and (decides or where in {"inline", "thread"}))
+    _use_one_thread(with_torch=has_torch and where in {"inline", "thread"})
     if where == "none":
         weights = checkpoint.weights()
         return NoTraining(Published(weights, prepare(weights)))

@@ -20,7 +20,6 @@ from torch.optim.sgd import sgd
 
 from controller.learning.agent.batches import Batch, Seen, batch_of
 from controller.learning.agent.buffer import Buffer
-from controller.learning.agent.inference.on_torch import has_fast_bfloat16
 from controller.learning.agent.network import load, network, weights_of
 from controller.learning.agent.settings import AgentSettings, Loss, TrainingSettings
 from controller.learning.agent.weights import WeightSet
@@ -160,6 +159,11 @@ class Progress:
     experiences: int
     loss: float
     error: float
+
+
+def has_fast_bfloat16() -> bool:
+    """Return whether this processor has native bfloat16 multiplication."""
+    return bool(torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001
 
 
 class Learner:

@@ -13,38 +13,12 @@ from controller.apiserver.resources.task import OperatorCount
 from controller.cluster.cost_map import UNREACHABLE_NS
 from controller.cluster.hardware import Node
 from controller.cluster.operators import Operator, OperatorError, work_of
+from controller.learning.policy.scales import PAGE_BYTES, logarithmic, shared, timed
 from controller.learning.values import Bools, Floats, Observation
 from controller.scheduling.framework.policies import Ids
 from controller.scheduling.pods.snapshot import Snapshot
 from controller.scheduling.pods.values import PendingPod
 from dataplane.topology.values import NumberFormat
-
-PAGE_BYTES: Final = 4096
-_LOG_BITS: Final = 64
-_SHARE_BITS: Final = 8
-_TIME_UNIT_NS: Final = 1024
-_TIME_BITS: Final = 36
-"""Times up to 19 hours are distinguishable."""
-
-
-def logarithmic(figures: npt.ArrayLike) -> Floats:
-    """Return log2(1 + figure) / 64, as the environment has operations, pages and delays."""
-    features: Floats = (np.log2(1 + np.asarray(figures, np.float64)) / _LOG_BITS).astype(np.float32)
-    return features
-
-
-def shared(figures: npt.ArrayLike) -> Floats:
-    """Return log2(1 + figure) / 8 of what there is for each core or unit, 1 at most."""
-    features: Floats = np.minimum(np.log2(1 + np.asarray(figures, np.float64)) / _SHARE_BITS, 1).astype(np.float32)
-    return features
-
-
-def timed(nanoseconds: npt.ArrayLike) -> Floats:
-    """Return log2(1 + time / 1024 ns) / 36, 1 at most."""
-    logs = np.log2(1 + np.asarray(nanoseconds, np.float64) / _TIME_UNIT_NS) / _TIME_BITS
-    features: Floats = np.minimum(logs, 1).astype(np.float32)
-    return features
-
 
 _UNKNOWN_BPS: Final = 1_000_000_000
 """Assumed data rate of an unknown network."""

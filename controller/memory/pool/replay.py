@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from controller.cluster.workloads.files import block_requests
-from controller.learning.environment.values import Task, Workload
+from controller.learning.environment.values import Workload
 from controller.learning.inputs.blocks import BlockSettings, workload_of
 from controller.memory.errors import MemoryPoolError
 from controller.memory.pool.pool import MemoryPool
@@ -71,25 +71,6 @@ def _timed(workload: Workload) -> Iterator[Timed]:
                 int_operations=int(workload.int_operations[task]),
             ),
         )
-
-
-def workload_for(requests: Sequence[Timed], block_bytes: int) -> Workload:
-    """Return requests as a workload of the simulated pool."""
-    numbers: dict[int, int] = {}
-    tasks = []
-    for timed in requests:
-        request = timed.request
-        blocks = {key: numbers.setdefault(key, len(numbers)) for key in request.blocks}
-        tasks.append(
-            Task(
-                timed.at_ns,
-                reads=tuple(blocks[key] for key in request.reads),
-                writes=tuple(blocks[key] for key in request.writes if key not in request.reads),
-                float_operations=request.float_operations,
-                int_operations=request.int_operations,
-            )
-        )
-    return Workload.of(tasks, [block_bytes] * len(numbers))
 
 
 def load_blocks(pool: MemoryPool, requests: Sequence[Timed]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -139,11 +138,3 @@ class GoodHours:
     def at(self, time_s: float) -> Hour:
         """Return the hour that a time (since 1970) falls into."""
         return self.hours[int(time_s // HOUR_S) % HOURS]
-
-    def next_good_s(self, time_s: float) -> float | None:
-        """Return the start of the next good time, `time_s` itself if it is good; None if no hour is known to be."""
-        start_s = math.floor(time_s / HOUR_S) * HOUR_S
-        for step in range(HOURS):
-            if self.at(start_s + step * HOUR_S).state is HourState.GOOD:
-                return max(time_s, start_s + step * HOUR_S)
-        return None

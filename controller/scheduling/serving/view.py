@@ -48,7 +48,6 @@ class ClusterView:
         self._counts = PodCounts()
         self.shares = PodShares(Weights())
         self._distribution: Workload | None = None
-        self._unreserved: CostMap | None = None
         self._reserved: tuple[CostMap, tuple[Reservation, ...], CostMap] | None = None
         self._costs: tuple[CostMap | None, CostMap | None] | None = None
         self._named_by: dict[str, list[tuple[Pod, PeerNeed]]] = {}

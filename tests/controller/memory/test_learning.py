@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,16 +16,36 @@ from controller.learning.agent.settings import AgentSettings, NetworkSettings, T
 from controller.learning.agent.weights import gaussian_start
 from controller.learning.environment.pool import Pool
 from controller.learning.environment.settings import PoolSettings
+from controller.learning.environment.values import Task, Workload
 from controller.learning.inputs.systems import PoolSystem
 from controller.learning.policy.live import LearnSettings, LiveSettings
 from controller.memory.pool.deciding import Decider, policy_of, rule_of
-from controller.memory.pool.replay import Timed, workload_for
+from controller.memory.pool.replay import Timed
 from controller.memory.pool.values import Request
 from tests.controller.memory.machines import BLOCK, Machine, content, pool_of
 from tests.waiting import wait_until
 
 AGENT = AgentSettings(network=NetworkSettings(form="tokens", hidden=16, heads=2, layers=1, feed_forward=16, dropout=0))
 REQUESTS = tuple(Timed(1_000_000 * n, Request(reads=(n % 3,), writes=(3,), float_operations=1 << 20)) for n in range(8))
+
+
+def workload_for(requests: Sequence[Timed], block_bytes: int) -> Workload:
+    """Return requests as a workload of the simulated pool."""
+    numbers: dict[int, int] = {}
+    tasks = []
+    for timed in requests:
+        request = timed.request
+        blocks = {key: numbers.setdefault(key, len(numbers)) for key in request.blocks}
+        tasks.append(
+            Task(
+                timed.at_ns,
+                reads=tuple(blocks[key] for key in request.reads),
+                writes=tuple(blocks[key] for key in request.writes if key not in request.reads),
+                float_operations=request.float_operations,
+                int_operations=request.int_operations,
+            )
+        )
+    return Workload.of(tasks, [block_bytes] * len(numbers))
 
 
 def simulated(*, load: bool = False) -> Pool:

@@ -18,8 +18,8 @@ from dataplane.local.deadline import (
     runnable_threads,
     wait_for_exit,
     wait_readable,
-    wait_until,
 )
+from tests.waiting import comes_true
 
 
 class Machine:
@@ -124,9 +124,9 @@ def test_wait_for_exit_and_condition() -> None:
         assert not wait_for_exit(process, 0.02, "a test")
         process.kill()
         assert wait_for_exit(process, 60.0, "a test")
-    assert not wait_until(lambda: False, 0.02, "a test", poll_s=0.001)
+    assert not comes_true(lambda: False, limit_s=0.02)
     answers = iter((False, False, True))
-    assert wait_until(lambda: next(answers), 60.0, "a test", poll_s=0.001)
+    assert comes_true(lambda: next(answers), limit_s=60.0)
 
 
 def test_wait_readable_ends_with_data_end_or_deadline() -> None:

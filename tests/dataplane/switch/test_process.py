@@ -27,12 +27,11 @@ from dataplane.nic.devices.far_end import PACKET_SOCKET, PROMISCUOUS, SAME_NAMES
 from dataplane.switch.process import main
 from dataplane.switch.waiting import Waiter
 from tests.network_namespace import network_namespace
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 ROOT = Path(__file__).parents[3]
 BUILD = ROOT / "p4" / "build"
 PROGRAMS = ROOT / "tests" / "dataplane" / "programs"
-DEADLINE_S = 20.0
 
 
 @pytest.fixture
@@ -79,7 +78,7 @@ class Running:
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-        self.process.wait(DEADLINE_S)
+        self.process.wait(HANG_S)
         os.close(self.lifeline)
 
 
@@ -90,9 +89,21 @@ def switch(request: pytest.FixtureRequest, namespace: str, tmp_path: Path) -> It
         yield running
 
 
+@pytest.fixture(scope="module", params=["compiled", "interpreter"])
+def undisturbed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A switch for tests that neither end it nor change its ports."""
+    arguments = (str(BUILD / "fabric.json"), "--pipeline", request.param)
+    with (
+        network_namespace(("a1", "b1"), ("a2", "b2")) as namespace,
+        Running(namespace, tmp_path_factory.mktemp("switch"), *arguments) as running,
+    ):
+        running.wait_ready()
+        yield running
+
+
 @pytest.mark.root
-def test_it_says_why_ports_do_not_join_segments(switch: Running) -> None:
-    wait_until(lambda: said_of_segments(switch) == [SAME_NAMESPACE] * 2, "ports do not say why")
+def test_it_says_why_ports_do_not_join_segments(undisturbed: Running) -> None:
+    wait_until(lambda: said_of_segments(undisturbed) == [SAME_NAMESPACE] * 2, "ports do not say why")
 
 
 @pytest.mark.root
@@ -174,7 +185,7 @@ def test_switch_logs_ready_ignores_sighup_and_ends_on_sigterm(switch: Running) -
     switch.process.send_signal(signal.SIGHUP)
     wait_until(lambda: "SIGHUP has no effect" in switch.log.read_text(), "it says nothing of SIGHUP")
     switch.process.send_signal(signal.SIGTERM)
-    assert switch.process.wait(DEADLINE_S) == 0
+    assert switch.process.wait(HANG_S) == 0
     line, _ = switch.log.read_text().splitlines()
     assert "switch 5 ready: P4Runtime on unix:" in line
     assert "ports 1@a1 2@a2" in line
@@ -187,17 +198,30 @@ def test_switch_logs_ready_ignores_sighup_and_ends_on_sigterm(switch: Running) -
 
 
 @pytest.mark.root
-def test_it_answers_p4runtime(switch: Running) -> None:
-    with grpc.insecure_channel(f"unix:{switch.socket}") as channel:
+def test_it_answers_p4runtime(undisturbed: Running) -> None:
+    with grpc.insecure_channel(f"unix:{undisturbed.socket}") as channel:
         stub = p4r_grpc.P4RuntimeStub(channel)
-        answer = stub.Capabilities(p4r.CapabilitiesRequest(), timeout=DEADLINE_S)
+        answer = stub.Capabilities(p4r.CapabilitiesRequest(), timeout=HANG_S)
     assert answer.p4runtime_api_version.startswith("1.")
+
+
+@pytest.mark.root
+def test_an_idle_switch_does_not_spin(undisturbed: Running) -> None:
+    def ticks() -> int:
+        fields = Path(f"/proc/{undisturbed.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[11]) + int(fields[12])
+
+    first = json.loads(undisturbed.stats.read_text())["time_ns"]
+    before = ticks()
+    wait_until(lambda: json.loads(undisturbed.stats.read_text())["time_ns"] > first + 10**9, "no statistics")
+    # A busy loop would have used a hundred ticks a second.
+    assert ticks() - before < 30
 
 
 @pytest.mark.root
 def test_it_ends_when_what_started_it_is_gone(switch: Running) -> None:
     os.close(switch.lifeline)
-    assert switch.process.wait(DEADLINE_S) == 0
+    assert switch.process.wait(HANG_S) == 0
     switch.lifeline = os.open(os.devnull, os.O_RDONLY)
     assert "stopping" in switch.log.read_text()
 
@@ -242,24 +266,12 @@ def test_a_port_that_comes_back_forwards_again(switch: Running, namespace: str) 
     other.close()
 
 
-@pytest.mark.root
-def test_an_idle_switch_does_not_spin(switch: Running) -> None:
-    def ticks() -> int:
-        fields = Path(f"/proc/{switch.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return int(fields[11]) + int(fields[12])
-
-    first = json.loads(switch.stats.read_text())["time_ns"]
-    before = ticks()
-    wait_until(lambda: json.loads(switch.stats.read_text())["time_ns"] > first + 10**9, "no statistics")
-    # A busy loop would have used a hundred ticks a second.
-    assert ticks() - before < 30
-
-
-@pytest.mark.root
-def test_what_cannot_start_says_why_in_one_line(namespace: str, tmp_path: Path) -> None:
+def test_what_cannot_start_says_why_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     odd_p4info = tmp_path / "odd.p4info.txtpb"
     odd_p4info.write_text((BUILD / "fabric.p4info.txtpb").read_text().replace("bitwidth: 7\n", "bitwidth: 6\n"))
-    interpreted = [str(BUILD / "fabric.json"), "--pipeline", "interpreter"]
+    PcapWriter(tmp_path / "in.pcap").close()
+    files = ["-i", f"1@{tmp_path / 'in.pcap'},{tmp_path / 'out.pcap'}"]
+    grpc_server = ["--", "--grpc-server-addr", f"unix:{tmp_path / 'p4.sock'}"]
     for arguments, problem in (
         (["--no-p4", "-i", "3@nowhere"], "interface nowhere: no such device"),
         (["missing.json", "--p4info", "missing.txtpb"], "missing.json: No such file"),
@@ -267,13 +279,23 @@ def test_what_cannot_start_says_why_in_one_line(namespace: str, tmp_path: Path) 
         (["--no-p4", "--lifeline-fd", "99"], "--lifeline-fd 99 is not a pipe that can be watched: Bad file descriptor"),
         (["--no-p4", "--stats-file", "/no/folder"], "/no/folder: No such file or directory"),
         (["--no-p4", "--ready-file", "/no/folder"], "/no/folder: No such file or directory"),
-        ([*interpreted, "--p4info", str(odd_p4info)], "odd.p4info.txtpb: packet_in: 15 bits are not"),
+        (
+            [str(BUILD / "fabric.json"), "--pipeline", "interpreter", "--p4info", str(odd_p4info)],
+            "odd.p4info.txtpb: packet_in: 15 bits are not",
+        ),
     ):
-        with Running(namespace, tmp_path, *arguments) as running:
-            assert running.process.wait(DEADLINE_S) == 1
-        (line,) = running.log.read_text().splitlines()
+        assert main([*arguments, *files, *grpc_server]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith("millrace switch: ")
         assert problem in line
+
+
+@pytest.mark.root
+def test_process_that_cannot_start_ends_with_status_1(namespace: str, tmp_path: Path) -> None:
+    with Running(namespace, tmp_path, "--no-p4", "-i", "3@nowhere") as running:
+        assert running.process.wait(HANG_S) == 1
+    (line,) = running.log.read_text().splitlines()
+    assert line.startswith("millrace switch: interface nowhere: no such device")
 
 
 PIPELINE_CHOICES = ("compiled", "interpreter")
@@ -294,7 +316,7 @@ class RunningOnFiles:
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.wait(DEADLINE_S)
+        self.process.wait(HANG_S)
 
     def sent(self, port: int) -> int:
         return int(json.loads(self.stats.read_text())["ports"][str(port)]["tx_frames"])
@@ -305,7 +327,7 @@ class RunningOnFiles:
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(DEADLINE_S) == 0
+        assert self.process.wait(HANG_S) == 0
 
 
 @pytest.mark.parametrize("pipeline", PIPELINE_CHOICES)
@@ -331,7 +353,7 @@ def test_client_connecting_during_compilation_gets_that_program(tmp_path: Path) 
         wait_until(running.socket.exists, "it never listens")
         with grpc.insecure_channel(f"unix:{running.socket}") as channel:
             ask = p4r_grpc.P4RuntimeStub(channel).GetForwardingPipelineConfig
-            answer = ask(p4r.GetForwardingPipelineConfigRequest(), wait_for_ready=True, timeout=DEADLINE_S)
+            answer = ask(p4r.GetForwardingPipelineConfigRequest(), wait_for_ready=True, timeout=HANG_S)
         assert answer.config.p4info.pkg_info.arch == "v1model"
         running.wait_ready()
         running.stop()
@@ -350,9 +372,9 @@ def test_a_program_may_start_without_its_p4info(tmp_path: Path) -> None:
         with grpc.insecure_channel(f"unix:{running.socket}") as channel:
             stub = p4r_grpc.P4RuntimeStub(channel)
             request = p4r.GetForwardingPipelineConfigRequest()
-            assert not stub.GetForwardingPipelineConfig(request, timeout=DEADLINE_S).HasField("config")
+            assert not stub.GetForwardingPipelineConfig(request, timeout=HANG_S).HasField("config")
             with pytest.raises(grpc.RpcError) as caught:
-                list(stub.Read(p4r.ReadRequest(entities=[p4r.Entity()]), timeout=DEADLINE_S))
+                list(stub.Read(p4r.ReadRequest(entities=[p4r.Entity()]), timeout=HANG_S))
             assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
         running.stop()
 
@@ -368,7 +390,7 @@ def test_a_port_may_be_a_unix_socket(tmp_path: Path, pipeline: str) -> None:
             running.wait_ready()
             far, _ = listening.accept()
             with far:
-                far.settimeout(DEADLINE_S)
+                far.settimeout(HANG_S)
                 for number in range(20):
                     frame = bytes(14) + bytes([number]) * 50
                     far.send(frame)
@@ -385,7 +407,7 @@ def test_a_damaged_or_missing_capture_file_is_told_in_one_line(tmp_path: Path) -
             capture_output=True,
             text=True,
             cwd=ROOT,
-            timeout=DEADLINE_S,
+            timeout=HANG_S,
             check=False,
         )
         assert shown.returncode == 1
@@ -401,7 +423,7 @@ def test_main_returns_a_status_instead_of_raising(capsys: pytest.CaptureFixture[
 
 def test_help_names_the_options() -> None:
     argv = [sys.executable, "-m", "dataplane.switch.process", "--help"]
-    shown = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=ROOT, timeout=DEADLINE_S).stdout
+    shown = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=ROOT, timeout=HANG_S).stdout
     assert "--port-rate" in shown
     assert "--grpc-server-addr" in shown
 
@@ -429,7 +451,7 @@ def test_a_signal_just_before_the_wait_ends_it() -> None:
     with Waiter() as waiter, waiter.calling({signal.SIGUSR1: lambda: called.append(None)}):
         signal.raise_signal(signal.SIGUSR1)
         now_ns = time.monotonic_ns()
-        latest_ns = now_ns + int(DEADLINE_S * NS_PER_S)
+        latest_ns = now_ns + int(HANG_S * NS_PER_S)
         assert waiter.wait(latest_ns, now_ns) == []
         assert time.monotonic_ns() < latest_ns
         assert called == [None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Final
 
 import numpy as np
@@ -64,30 +63,14 @@ def _outputs_of(weights: WeightSet, settings: DecisionSettings) -> Inference:
     if weights.shape.form == "dense":
         return DenseInference(weights, halved=halved)
     if weights.shape.add == "noise":
-        # Machine code and PyTorch's parts always add residuals.
+        # Machine code always adds residuals.
         return FlatInference(weights) if weights.shape.form == "flat" else TokensInference(weights)
     if weights.shape.form == "flat":
         return FlatOnKernels(weights, halved=halved) if halved or HAS_WIDE_REGISTERS else FlatInference(weights)
     if halved and MULTIPLIES_PAIRS:
         return TokensOnKernels(weights, halved=True)
-    on_torch = _on_torch(weights) if halved and find_spec("torch") is not None else None
-    return on_torch or (TokensOnKernels(weights, halved=False) if HAS_WIDE_REGISTERS else TokensInference(weights))
-
-
-def may_take_torch(shape: Shape, settings: DecisionSettings) -> bool:
-    """Return whether PyTorch, if installed, may make decisions."""
-    is_whole = shape.form == "tokens" and shape.add == "residual"
-    return is_whole and _is_halved(shape, settings) and not MULTIPLIES_PAIRS
+    return TokensOnKernels(weights, halved=False) if HAS_WIDE_REGISTERS else TokensInference(weights)
 
 
 def _is_halved(shape: Shape, settings: DecisionSettings) -> bool:
     return shape.hidden > _SMALL and settings.precision == "bfloat16"
-
-
-def _on_torch(weights: WeightSet) -> Inference | None:
-    """Return inference by PyTorch in bfloat16, which uses more instructions for it; None if it has none."""
-    import torch  # noqa: PLC0415 - deciding works without it
-
-    from controller.learning.agent.inference import on_torch  # noqa: PLC0415 - as above
-
-    return on_torch.TorchTokensInference(weights, torch.bfloat16) if on_torch.has_fast_bfloat16() else None

@@ -155,7 +155,6 @@ def test_kinds_measured_on_both_devices_have_their_own_speed_up() -> None:
     assert accelerator is not None
     assert accelerator.bus_gb_per_s == 25
     assert dict(accelerator.speed_up) == pytest.approx({"filter": 20})
-    assert calibration.speed_up_of(filter_of(*SIZES[-1])).value == pytest.approx(20)
     assert Calibration("m", 1).accelerator_of() is None
 
 

@@ -20,8 +20,3 @@ def test_noise_is_of_its_spread_and_never_below_nothing() -> None:
     assert abs(np.mean(load) - 100) < 3
     assert abs(np.std(load) - 50) < 3
     assert load.min() >= 0
-
-
-def test_duty_cycle_is_a_clipped_share_of_the_peak_per_step() -> None:
-    load = loads.duty_cycle(np.array([0.5, 1.2, -0.1]), 200, steps_each=2)
-    assert load.tolist() == [100, 100, 200, 200, 0, 0]

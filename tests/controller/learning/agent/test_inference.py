@@ -18,7 +18,6 @@ from controller.learning.agent.inference.base import Inference
 from controller.learning.agent.inference.kernels.processor import HAS_WIDE_REGISTERS, MULTIPLIES_PAIRS
 from controller.learning.agent.inference.on_kernels import FlatOnKernels, TokensOnKernels
 from controller.learning.agent.inference.on_numpy import DenseInference, FlatInference, TokensInference
-from controller.learning.agent.inference.on_torch import TorchTokensInference
 from controller.learning.agent.network import network
 from controller.learning.agent.settings import Form, NetworkSettings
 from controller.learning.agent.weights import Shape, WeightSet, gaussian_start
@@ -27,14 +26,6 @@ from controller.learning.values import Floats, Observation
 
 Observe = Callable[..., Observation]
 Make = Callable[[WeightSet], Inference]
-
-
-def _float32(weights: WeightSet) -> Inference:
-    return TorchTokensInference(weights, torch.float32)
-
-
-def _bfloat16(weights: WeightSet) -> Inference:
-    return TorchTokensInference(weights, torch.bfloat16)
 
 
 def _flat_fast(weights: WeightSet) -> Inference:
@@ -66,8 +57,6 @@ CASES = [
     ("flat", _flat_halved, 2e-2),  # weights only
     ("dense", _dense_halved, 2e-2),
     ("tokens", TokensInference, 1e-5),
-    ("tokens", _float32, 1e-5),
-    ("tokens", _bfloat16, 5e-2),  # eight bits of a mantissa, over two layers
     pytest.param("tokens", _tokens_fast, 1e-5, marks=WIDE),
     pytest.param("tokens", _tokens_halved, 2e-2, marks=PAIRS),  # the same, but accumulated in float32
 ]
@@ -124,7 +113,6 @@ def test_features_of_the_load_are_taken_as_others(
     ("make", "tolerance"),
     [
         (TokensInference, 1e-5),
-        (_float32, 1e-5),
         pytest.param(_tokens_fast, 1e-5, marks=WIDE),
         pytest.param(_tokens_halved, 2e-2, marks=PAIRS),
     ],

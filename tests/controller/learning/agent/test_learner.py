@@ -19,8 +19,7 @@ import torch
 from controller.learning.agent.agents import agent_of, new_checkpoint
 from controller.learning.agent.batches import batch_of
 from controller.learning.agent.inference.making import inference_of
-from controller.learning.agent.inference.on_torch import has_fast_bfloat16
-from controller.learning.agent.learner import Learner, Optimiser, cost, quantile_cost
+from controller.learning.agent.learner import Learner, Optimiser, cost, has_fast_bfloat16, quantile_cost
 from controller.learning.agent.resuming import learner_of
 from controller.learning.agent.settings import (
     AgentSettings,

@@ -17,7 +17,7 @@ from controller.learning.agent.inference.base import Inference
 from controller.learning.agent.inference.kernels import stages
 from controller.learning.agent.inference.kernels.compiled import compiled
 from controller.learning.agent.inference.kernels.processor import HAS_WIDE_REGISTERS, MULTIPLIES_PAIRS
-from controller.learning.agent.inference.making import inference_of, may_take_torch
+from controller.learning.agent.inference.making import inference_of
 from controller.learning.agent.inference.on_kernels import FlatOnKernels, TokensOnKernels
 from controller.learning.agent.inference.on_numpy import (
     FlatInference,
@@ -195,4 +195,3 @@ def test_only_large_networks_are_halved_if_precision_allows(observe: Observe, fo
         can_halve = form == "flat" or MULTIPLIES_PAIRS
         if hidden == 128 or chosen is exact or can_halve:
             assert is_exact == (tolerance < 1e-3)
-        assert may_take_torch(weights.shape, chosen) == (tolerance > 1e-3 and not can_halve)

@@ -21,7 +21,7 @@ class Watched:
     """A process whose end is reported once to `on_end`; confined to one event loop."""
 
     def __init__(self, process: int, on_end: Callable[[], None]) -> None:
-        self.process, self._on_end = process, on_end
+        self.process = process
         self._loop = asyncio.get_running_loop()
         try:
             self._descriptor = os.pidfd_open(process)

@@ -24,7 +24,7 @@ from tests.examples import examples
 
 KINDS = ("filter", "join", "aggregate", "project", "sort", "top-n")
 torch = pytest.importorskip("torch")
-BATCHES, STATEMENTS, PER_TABLE = 4, examples(50), 25
+BATCHES, STATEMENTS, PER_TABLE = 4, examples(25), 25
 
 
 def without_nulls(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:

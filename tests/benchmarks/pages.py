@@ -2,8 +2,8 @@
 
 pages.json has each page's title, introduction and sections. Each section is a file of its own: what was measured
 (`method`), the `command` with its `options`, the `machine`, `figures` with their units, `tables`, an `example` that the
-test suite runs, and `limits`. A figure without a value was not recorded: the page
-only names it.
+test suite runs, and `limits`. Figures that need no explanation have no `measures`; the page lists them by name, with the
+value if one was recorded. A table with `is_in_file_only` has too many rows for the page, which shows its caption alone.
 
 `python -m tests.benchmarks.pages record NAME --machine TEXT` reads a benchmark's output on stdin, takes the JSON object
 of its last line, and writes the values of the figures that results/NAME.json lists, and the rows of its tables that
@@ -67,7 +67,8 @@ def rendered(section: Section) -> Iterator[str]:
     for table in section.get("tables", ()):
         if "caption" in table:
             yield _filled(table["caption"])
-        yield _table(table["columns"], table["rows"])
+        if not table.get("is_in_file_only"):
+            yield _table(table["columns"], table["rows"])
     if "limits" in section:
         yield "\n".join(_filled(f"- {limit}", "  ") for limit in section["limits"])
 
@@ -106,12 +107,14 @@ def _command(section: Section) -> str:
 
 def _figures(figures: list[dict[str, Any]]) -> Iterator[str]:
     measured = [figure for figure in figures if figure["value"] is not None]
-    if measured:
+    if explained := [figure for figure in measured if "measures" in figure]:
         yield "\n".join(
-            _filled(f"- `{figure['key']}` **{value_of(figure)}**: {figure['measures']}", "  ") for figure in measured
+            _filled(f"- `{figure['key']}` **{value_of(figure)}**: {figure['measures']}", "  ") for figure in explained
         )
-    if missing := [f"`{figure['key']}`" for figure in figures if figure["value"] is None]:
-        yield _filled(f"Also printed: {', '.join(missing)}.")
+    named = [f"`{figure['key']}` {value_of(figure)}" for figure in measured if "measures" not in figure]
+    named += [f"`{figure['key']}`" for figure in figures if figure["value"] is None]
+    if named:
+        yield _filled(f"Also printed: {', '.join(named)}.")
 
 
 def _example(example: dict[str, Any]) -> Iterator[str]:

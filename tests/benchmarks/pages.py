@@ -2,8 +2,8 @@
 
 pages.json has each page's title, introduction and sections. Each section is a file of its own: what was measured
 (`method`), the `command` with its `options`, the `machine`, `figures` with their units, `tables`, an `example` that the
-test suite runs, and `limits`. Figures that need no explanation have no `measures`; the page lists them by name, with the
-value if one was recorded. A table with `is_in_file_only` has too many rows for the page, which shows its caption alone.
+test suite runs, and `limits`. The page omits figures without a value, which were not recorded, and lists those without
+`measures`, which need no explanation, by name. Of a table with `is_in_file_only` it shows the caption alone.
 
 `python -m tests.benchmarks.pages record NAME --machine TEXT` reads a benchmark's output on stdin, takes the JSON object
 of its last line, and writes the values of the figures that results/NAME.json lists, and the rows of its tables that
@@ -112,7 +112,6 @@ def _figures(figures: list[dict[str, Any]]) -> Iterator[str]:
             _filled(f"- `{figure['key']}` **{value_of(figure)}**: {figure['measures']}", "  ") for figure in explained
         )
     named = [f"`{figure['key']}` {value_of(figure)}" for figure in measured if "measures" not in figure]
-    named += [f"`{figure['key']}`" for figure in figures if figure["value"] is None]
     if named:
         yield _filled(f"Also printed: {', '.join(named)}.")
 

@@ -3,7 +3,7 @@
 pages.json has each page's title, introduction and sections. Each section is a file of its own: what was measured
 (`method`), the `command` with its `options`, the `machine`, `figures` with their units, `tables`, an `example` that the
 test suite runs, and `limits`. The page omits figures without a value, which were not recorded, and lists those without
-`measures`, which need no explanation, by name. Of a table with `is_in_file_only` it shows the caption alone.
+`measures`, which need no explanation, by name. Of a table it shows `rows_on_page`, all without that key.
 
 `python -m tests.benchmarks.pages record NAME --machine TEXT` reads a benchmark's output on stdin, takes the JSON object
 of its last line, and writes the values of the figures that results/NAME.json lists, and the rows of its tables that
@@ -67,8 +67,8 @@ def rendered(section: Section) -> Iterator[str]:
     for table in section.get("tables", ()):
         if "caption" in table:
             yield _filled(table["caption"])
-        if not table.get("is_in_file_only"):
-            yield _table(table["columns"], table["rows"])
+        if rows := table["rows"][: table.get("rows_on_page")]:
+            yield _table(table["columns"], rows)
     if "limits" in section:
         yield "\n".join(_filled(f"- {limit}", "  ") for limit in section["limits"])
 

@@ -23,6 +23,8 @@ from typing import Any, Final, TypeAlias
 ROOT: Final = Path(__file__).parents[2]
 RESULTS: Final = Path(__file__).parent / "results"
 WIDTH: Final = 120
+USUAL_MACHINE: Final = "on the machine"
+"""The machine of the page's introduction, which sections need not repeat."""
 
 Section: TypeAlias = dict[str, Any]
 """A file of results as JSON has it; `KEYS` are the keys that it may have."""
@@ -58,7 +60,7 @@ def rendered(section: Section) -> Iterator[str]:
     """Yield a section's paragraphs and blocks."""
     yield f"## {section['title']}" + (_command(section) if "command" in section else "")
     yield from map(_filled, section["method"])
-    if "machine" in section:
+    if section.get("machine", USUAL_MACHINE) != USUAL_MACHINE:
         yield _filled(f"Measured {section['machine']}.")
     if "figures" in section:
         yield from _figures(section["figures"])

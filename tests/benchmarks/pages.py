@@ -2,8 +2,8 @@
 
 pages.json has each page's title, introduction and sections. Each section is a file of its own: what was measured
 (`method`), the `command` with its `options`, the `machine`, `figures` with their units, `tables`, an `example` that the
-test suite runs, and `limits`. A figure without a value was not recorded: the page
-only names it.
+test suite runs, and `limits`. The page omits figures without a value, which were not recorded, and lists those without
+`measures`, which need no explanation, by name. Of a table it shows `rows_on_page`, all without that key.
 
 `python -m tests.benchmarks.pages record NAME --machine TEXT` reads a benchmark's output on stdin, takes the JSON object
 of its last line, and writes the values of the figures that results/NAME.json lists, and the rows of its tables that
@@ -23,6 +23,8 @@ from typing import Any, Final, TypeAlias
 ROOT: Final = Path(__file__).parents[2]
 RESULTS: Final = Path(__file__).parent / "results"
 WIDTH: Final = 120
+USUAL_MACHINE: Final = "on the machine"
+"""The machine of the page's introduction, which sections need not repeat."""
 
 Section: TypeAlias = dict[str, Any]
 """A file of results as JSON has it; `KEYS` are the keys that it may have."""
@@ -58,7 +60,7 @@ def rendered(section: Section) -> Iterator[str]:
     """Yield a section's paragraphs and blocks."""
     yield f"## {section['title']}" + (_command(section) if "command" in section else "")
     yield from map(_filled, section["method"])
-    if "machine" in section:
+    if section.get("machine", USUAL_MACHINE) != USUAL_MACHINE:
         yield _filled(f"Measured {section['machine']}.")
     if "figures" in section:
         yield from _figures(section["figures"])
@@ -67,7 +69,8 @@ def rendered(section: Section) -> Iterator[str]:
     for table in section.get("tables", ()):
         if "caption" in table:
             yield _filled(table["caption"])
-        yield _table(table["columns"], table["rows"])
+        if rows := table["rows"][: table.get("rows_on_page")]:
+            yield _table(table["columns"], rows)
     if "limits" in section:
         yield "\n".join(_filled(f"- {limit}", "  ") for limit in section["limits"])
 
@@ -106,12 +109,13 @@ def _command(section: Section) -> str:
 
 def _figures(figures: list[dict[str, Any]]) -> Iterator[str]:
     measured = [figure for figure in figures if figure["value"] is not None]
-    if measured:
+    if explained := [figure for figure in measured if "measures" in figure]:
         yield "\n".join(
-            _filled(f"- `{figure['key']}` **{value_of(figure)}**: {figure['measures']}", "  ") for figure in measured
+            _filled(f"- `{figure['key']}` **{value_of(figure)}**: {figure['measures']}", "  ") for figure in explained
         )
-    if missing := [f"`{figure['key']}`" for figure in figures if figure["value"] is None]:
-        yield _filled(f"Also printed: {', '.join(missing)}.")
+    named = [f"`{figure['key']}` {value_of(figure)}" for figure in measured if "measures" not in figure]
+    if named:
+        yield _filled(f"Also printed: {', '.join(named)}.")
 
 
 def _example(example: dict[str, Any]) -> Iterator[str]:

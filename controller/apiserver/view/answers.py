@@ -8,6 +8,7 @@ from collectors.values import LINK_FIGURES, FlowKey, LinkState, PathState
 from controller.apiserver.view.state import MOST_FLOWS, NetworkView, flow_text, move_value
 from controller.common.errors import NotFoundError
 from controller.network.intents import FlowSpec
+from controller.network.paths.deciding.decide import Decision
 from controller.network.paths.deciding.graph import PathFigures
 from controller.network.paths.records.values import Explanation
 from dataplane.topology.values import LinkKey
@@ -76,6 +77,23 @@ def why_answer(explanation: Explanation) -> dict[str, Any]:
         "words": words,
         "alternatives": [_alternative(figures, present) for figures in explanation.candidates],
         "decision": move_value(explanation.moves[0]) if explanation.moves else None,
+    }
+
+
+def decided_answer(decision: Decision) -> dict[str, Any]:
+    """Return why a flow was moved, where no path server is asked: its newest move."""
+    flow = decision.flow
+    present = next(figures for figures in decision.candidates if figures.switches == decision.new_path)
+    return {
+        "flow": _spec(flow),
+        "text": flow_text(flow.src_host, flow.dst_host, flow.src_port, flow.dst_port),
+        "path": list(decision.new_path),
+        "pinned": False,
+        "rate_bps": None,
+        "figures_age_ns": None,
+        "words": [decision.reason],
+        "alternatives": [_alternative(figures, present) for figures in decision.candidates],
+        "decision": move_value(decision),
     }
 
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from collectors.feed.client import FeedClient, FeedClientSettings
 from controller.apiserver.settings import ViewSettings
 from controller.apiserver.view.state import SHOWN_NS, NetworkView
+from controller.network.aggregation.service.client import JobClient, JobClientSettings
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
+from controller.network.status.service import ControllerClient, ControllerClientSettings
 from dataplane.errors import MillraceError
 
 LOGGER: Final = logging.getLogger("millrace.view")
@@ -23,12 +25,21 @@ _ASKED_S: Final = 1.0
 _RECENT: Final = 200
 
 
+Follow: TypeAlias = Callable[
+    [NetworkView, ViewSettings, Callable[[], int]], AbstractAsyncContextManager[RouteClient | None]
+]
+"""Keeps a view current while the block runs, and yields the path server's client, if there is one."""
+
+
 @asynccontextmanager
 async def followed(
     view: NetworkView, settings: ViewSettings, now_ns: Callable[[], int]
 ) -> AsyncIterator[RouteClient | None]:
     """Keep a view current while the block runs; yield the path server's client. Raise FeedError, PathError."""
     state = settings.network_state
+    if state is None:
+        yield None
+        return
     async with AsyncExitStack() as stack:
         feed = await stack.enter_async_context(
             FeedClient(
@@ -51,6 +62,12 @@ async def followed(
             )
             tasks.append(group.create_task(_keep(view, "path server", partial(_moves, view, routes))))
             tasks.append(group.create_task(_ask(view, routes)))
+        if settings.job_service is not None:
+            jobs = JobClient(JobClientSettings(address=settings.job_service, tls=state.tls))
+            tasks.append(group.create_task(_jobs(view, await stack.enter_async_context(jobs))))
+        if settings.controller is not None:
+            status = ControllerClient(ControllerClientSettings(address=settings.controller, tls=state.tls))
+            tasks.append(group.create_task(_status(view, await stack.enter_async_context(status))))
         try:
             yield routes
         finally:
@@ -94,6 +111,24 @@ async def _ask(view: NetworkView, routes: RouteClient) -> None:
             view.hear("path server")
         except MillraceError as error:
             view.note_problem("path server", str(error))
+        await asyncio.sleep(_ASKED_S)
+
+
+async def _jobs(view: NetworkView, client: JobClient) -> None:
+    while True:
+        try:
+            view.take_jobs(await client.jobs())
+        except MillraceError as error:
+            view.note_problem("job service", str(error))
+        await asyncio.sleep(_ASKED_S)
+
+
+async def _status(view: NetworkView, client: ControllerClient) -> None:
+    while True:
+        try:
+            view.take_controller(await client.status())
+        except MillraceError as error:
+            view.note_problem("controller", str(error))
         await asyncio.sleep(_ASKED_S)
 
 

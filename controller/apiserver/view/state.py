@@ -17,7 +17,10 @@ from collectors.state.link_states import link_states_of
 from collectors.values import Event, LinkCondition, Phase, Snapshot
 from controller.apiserver.view import frames
 from controller.apiserver.view.frames import Bytes, Frame
+from controller.network.aggregation.service.messages import JobRow
+from controller.network.intents import FlowSpec
 from controller.network.paths.deciding.decide import Decision
+from controller.network.status.values import ControllerStatus
 from dataplane.clock import NS_PER_S
 from dataplane.topology.layout import bounds, placed
 from dataplane.topology.values import LinkKey, Topology
@@ -87,12 +90,17 @@ class NetworkView:
         self.version = 0
         """Number of snapshots shown: the clock may jump."""
         self.snapshot: Snapshot | None = None
+        self.jobs: tuple[tuple[JobRow, ...], int] = (), 0
+        """The job service's jobs, and when it listed them."""
+        self.controller: ControllerStatus | None = None
         self._seen_ns: dict[str, int | None] = dict.fromkeys(self._sources)
         self._problems: dict[str, str] = {}
         self._moves: deque[Decision] = deque(maxlen=_MOST_MOVES)
         self._events: OrderedDict[tuple[str, str], dict[str, Any]] = OrderedDict()
         self._notes: dict[str, Any] = {"uncertain": [], "drained": []}
         self.on_frame: Callable[[Frame, bytes], None] = lambda _kind, _frame: None
+        self.viewers: Callable[[], int] = lambda: 0
+        """Number of open streams that show it."""
 
     def note_problem(self, source: str, line: str) -> None:
         """Record why nothing comes from a source."""
@@ -114,12 +122,26 @@ class NetworkView:
         self.hear("collector")
         self._show(links, time_ns)
 
+    def take_jobs(self, rows: tuple[JobRow, ...]) -> None:
+        """Take what the job service knows of its jobs."""
+        self.hear("job service")
+        self.jobs = rows, self._now_ns()
+
+    def take_controller(self, status: ControllerStatus) -> None:
+        """Take the controller's status."""
+        self.hear("controller")
+        self.controller = status
+
     def take_move(self, decision: Decision) -> None:
         """Show a move of a flow; after a restart of the path server the same ones may come again."""
         self.hear("path server")
         if decision not in self._moves:
             self._moves.append(decision)
             self.on_frame(Frame.MOVES, self.moves_frame())
+
+    def move_of(self, flow: FlowSpec) -> Decision | None:
+        """Return the newest move of a flow."""
+        return next((move for move in reversed(self._moves) if move.flow == flow), None)
 
     def take_events(self, events: Sequence[Event]) -> None:
         """Show events as rules raise and clear them."""

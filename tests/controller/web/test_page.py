@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(BROWSER is None, reason="chromium-headless-shell is not on the PATH"),
 ]
-VIEWS = ("now", "map", "why", "traffic", "compute", "system")
+VIEWS = ("now", "map", "why", "traffic", "jobs", "compute", "system")
 PATIENCE_MS = 120_000
 
 
@@ -117,6 +117,22 @@ def test_the_map_draws_and_selects(visit: Visit) -> None:
     visit.page.wait_for_selector(f"canvas:not([data-drawn='{drawn}'])")
     visit.page.get_by_role("button", name="Other direction").click()
     visit.page.get_by_role("heading", name="losa → snva").wait_for()
+    assert visit.said == []
+
+
+def test_jobs_name_who_holds_them_up(visit: Visit, view: ComputedView) -> None:
+    slow = view.jobs(0)[0]["slowest"]["name"]
+    visit.page.keyboard.press("g")
+    visit.page.keyboard.press("j")
+    visit.sees(f"{slow} is the last of 81 % of items")
+    visit.page.wait_for_selector("canvas[data-drawn]")
+    visit.page.get_by_role("button", name="<b>vgg</b>").click()
+    visit.sees("waits for workers: 1 of 8 have joined.")
+    assert "job=" in visit.page.url
+    visit.page.get_by_role("heading", name="Workers of <b>vgg</b>").wait_for()
+    with visit.page.expect_download() as saved:
+        visit.page.get_by_role("button", name="Jobs as CSV").click()
+    assert "resnet" in Path(saved.value.path()).read_text("utf-8")
     assert visit.said == []
 
 

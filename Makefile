@@ -126,6 +126,7 @@ debian: | $(VENV)/bin/python
 	@./.ci/debian containers docker-registry podman runc conmon busybox-static skopeo umoci docker-registry
 	@./.ci/debian Mininet "" mininet iputils-ping iproute2
 	@./.ci/debian tshark "" tshark
+	@./.ci/debian "the page in a browser" "" chromium-headless-shell
 	@./.ci/debian "a Slurm cluster" "munge slurmctld slurmd" slurmctld slurmd slurm-client munge
 
 # A separate make, so that nothing runs from an environment that is still being installed.

@@ -29,6 +29,7 @@ from controller.apiserver.view.answers import (
     unmanaged_answer,
     why_answer,
 )
+from controller.apiserver.view.costs import MOST_HOSTS, Costs
 from controller.apiserver.view.files import PageFiles
 from controller.apiserver.view.following import Follow, followed
 from controller.apiserver.view.jobs import jobs_value
@@ -252,7 +253,15 @@ def _in_time(network: _Network) -> list[Any]:
         states = {} if view.snapshot is None else view.snapshot.jobs
         return _json({"at_ns": network.now_ns(), "jobs": jobs_value(rows, states, view.topology.host, heard_ns)})
 
-    return [link, replay, jobs]
+    costs_of = None if network.view is None else Costs(network.view, network.routes)
+
+    @get("/costs", operation_id="viewCosts", summary="The cost map between hosts.")
+    async def costs(hosts: Annotated[int, QueryParameter(ge=1, le=MOST_HOSTS)] = MOST_HOSTS) -> Response[bytes]:
+        _ = network.known  # raises NotFoundError
+        assert costs_of is not None, "a known network has costs"
+        return _json(await costs_of.value(hosts))
+
+    return [link, replay, jobs, costs]
 
 
 def _system(network: _Network, settings: ViewSettings, audit: Path | None) -> list[Any]:

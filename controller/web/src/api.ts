@@ -121,6 +121,13 @@ export interface JobsAnswer {
   jobs: Job[]
 }
 
+/** Costs between hosts: delay (ns), free bandwidth (bit/s), loss (a share), whether measured; null: none. */
+export interface Costs {
+  hosts: string[]
+  of: number
+  rows: ([number, number, number, boolean] | null)[][]
+}
+
 export interface SystemAnswer {
   controller: { switches: number; live: string[]; problems: { switch: string; problem: string }[]; pending_entries: number; settled: boolean; writes: number } | null
   reporters: { switch: string; received: number; lost: number }[]

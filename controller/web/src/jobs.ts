@@ -5,7 +5,7 @@ import { duration, percent } from './format'
 
 /** A running job without a report for this long is stuck, or sends less than a switch reports. */
 const SILENT_NS = 5e9
-/** The least share of items of which a worker of few is the last if it holds the others up; of many, twice its own. */
+/** The least share of the waiting that one of few workers causes if it holds the others up; of many, twice its own. */
 const MOSTLY = 0.6
 
 export interface HoldUp {
@@ -38,11 +38,12 @@ export function holdUp(job: Job): HoldUp {
   const rate = `${perSecond(job.items_per_s)} items a second`
   if (slowest === null || slowest.wait_caused_ns === null) return { who: null, tone: '', sentence: `${name} adds up ${rate}.` }
   const beside = job.members.filter((worker) => worker.switch === slowest.switch).length
-  const mostly = (slowest.last_share ?? 0) >= Math.min(MOSTLY, 2 / Math.max(1, beside))
-  const often = `${slowest.name} is the last of ${percent(slowest.last_share)} of items at ${slowest.switch} and costs ${duration(slowest.wait_caused_ns)} an item`
+  const waiting = job.at.find((one) => one.switch === slowest.switch)?.wait_mean_ns ?? 0
+  const share = waiting > 0 ? Math.min(1, slowest.wait_caused_ns / waiting) : 0
+  const mostly = share >= Math.min(MOSTLY, 2 / Math.max(1, beside))
   return {
-    who: mostly ? `${slowest.name} ${percent(slowest.last_share)}` : `nobody mostly (${slowest.name} ${percent(slowest.last_share)})`,
+    who: mostly ? slowest.name : `nobody mostly (${slowest.name}: ${percent(share)})`,
     tone: mostly ? 'warning' : '',
-    sentence: mostly ? `${name} adds up ${rate}; ${often}.` : `${name} adds up ${rate}; no worker is mostly the last.`
+    sentence: mostly ? `${name} adds up ${rate}. ${slowest.name} holds it up by ${duration(slowest.wait_caused_ns)} an item: ${percent(share)} of the waiting at ${slowest.switch}.` : `${name} adds up ${rate}. No worker in particular holds it up.`
   }
 }

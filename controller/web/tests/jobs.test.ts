@@ -4,22 +4,25 @@ import { holdUp, perSecond, workersOf } from '../src/jobs'
 
 const waits = { last: 9, last_share: 0.9, wait_mean_ns: 1e6, wait_max_ns: 2e6, wait_caused_ns: 9e5 }
 const worker = (host: string, state = 'working'): Worker => ({ host, state, heard_ns: 0, switch: 's1', ...waits })
+const figures = {
+  items: 10, items_per_s: 1234.5, reported: 10, repeated: 0, repeated_per_item: 0, wait_mean_ns: 1e6, wait_p50_ns: 1, wait_p99_ns: 1, wait_max_ns: 1,
+  cells_used: 1, cells: 8, age_ns: 1e6
+}
 const job: Job = {
   id: '1 resnet', name: 'resnet', number: 1, state: 'running', epoch: 1, workers: 2, window: 64, capacity: 2, reason: '', ended_ns: null,
-  root: 's1', switches: ['s1'], links: [], items: 10, items_per_s: 1234.5, reported: 10, repeated: 0, repeated_per_item: 0, wait_mean_ns: 1,
-  wait_p50_ns: 1, wait_p99_ns: 1, wait_max_ns: 1, cells_used: 1, cells: 8, age_ns: 1e6, at: [], members: [worker('h1'), worker('h2')],
+  root: 's1', switches: ['s1'], links: [], ...figures, at: [{ switch: 's1', is_leaf: false, ...figures }], members: [worker('h1'), worker('h2')],
   slowest: { name: 'h2', switch: 's1', ...waits }
 }
 
 describe('who holds a job up', () => {
-  it('is the worker that is mostly the last', () => {
-    expect(holdUp(job)).toMatchObject({ who: 'h2 90 %', tone: 'warning' })
-    expect(holdUp(job).sentence).toBe('resnet adds up 1,235 items a second; h2 is the last of 90 % of items at s1 and costs 900 µs an item.')
+  it('is the worker that causes most of the waiting', () => {
+    expect(holdUp(job)).toMatchObject({ who: 'h2', tone: 'warning' })
+    expect(holdUp(job).sentence).toBe('resnet adds up 1,235 items a second. h2 holds it up by 900 µs an item: 90 % of the waiting at s1.')
   })
 
   it('is nobody where two take turns, somebody where it is one of many', () => {
-    const slowest = { name: 'h2', switch: 's1', ...waits, last_share: 0.52 }
-    expect(holdUp({ ...job, slowest })).toMatchObject({ tone: '', sentence: 'resnet adds up 1,235 items a second; no worker is mostly the last.' })
+    const slowest = { name: 'h2', switch: 's1', ...waits, wait_caused_ns: 5.2e5 }
+    expect(holdUp({ ...job, slowest })).toMatchObject({ tone: '', sentence: 'resnet adds up 1,235 items a second. No worker in particular holds it up.' })
     const many = ['h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'h7', 'h8'].map((host) => worker(host))
     expect(holdUp({ ...job, slowest, members: many }).tone).toBe('warning')
   })

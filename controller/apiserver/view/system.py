@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -17,6 +18,9 @@ from dataplane.rpc.access import Principal, Role
 from dataplane.rpc.access.settings import TlsSettings
 
 T = TypeVar("T")
+
+_NONCE: Final = re.compile(r"\bnonce=\w+")
+"""Whoever knows a job's nonce can contribute to it."""
 
 _MOST_ENTRIES: Final = 1000
 _AUDIT_BYTES: Final = 256 << 10
@@ -123,7 +127,8 @@ async def _tables(browser: SwitchBrowser) -> list[dict[str, Any]]:
 def _entry(row: Row) -> dict[str, Any]:
     match, priority, action, packets, octets = row
     text = match if isinstance(match, str) else ", ".join(f"{key} {value}" for key, value in match.items())
-    return {"match": text, "priority": priority, "action": action, "packets": packets, "bytes": octets}
+    shown = None if action is None else _NONCE.sub("nonce=hidden", action)
+    return {"match": text, "priority": priority, "action": shown, "packets": packets, "bytes": octets}
 
 
 def audit_value(file: Path | None, principal: Principal, limit: int) -> list[dict[str, Any]]:

@@ -59,6 +59,7 @@ class _InPage:
         stop = stop_on_signals()
         view = ViewSettings(topology=str(self._folder / TOPOLOGY_FILE), network_state=None, history=str(self._folder))
         outcome: Outcome | None = None
+        self._run.start()  # loads the switches' programs, which takes a while; its time stands still
         try:
             async with page_of(view, 0, self._follow) as address:
                 self._say(f"open {address} within a minute: the run begins when the page is open; Ctrl-C ends it")
@@ -90,7 +91,6 @@ class _InPage:
         assert view is not None, "the page has no network"
         while view.viewers() == 0:
             await asyncio.sleep(_POLL_S)
-        run.start()
         began_s = loop.time()
         for at_ns in range(_STEP_NS, run.scenario.end_ns + _STEP_NS, _STEP_NS):
             run.fabric.run_until(min(at_ns, run.scenario.end_ns))

@@ -20,7 +20,7 @@ from dataplane.rpc.access.settings import TlsSettings
 T = TypeVar("T")
 
 _NONCE: Final = re.compile(r"\bnonce=\w+")
-"""Whoever knows a job's nonce can contribute to it."""
+"""A secret: it lets its holder contribute to a job."""
 
 _MOST_ENTRIES: Final = 1000
 _AUDIT_BYTES: Final = 256 << 10

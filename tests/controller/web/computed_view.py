@@ -291,7 +291,14 @@ class ComputedView:
             "members": members,
             "at": [{"switch": root, "is_leaf": False, **figures}],
         }
-        empty: dict[str, Any] = {**dict.fromkeys(figures), "slowest": None, "at": [], "links": [], "root": None, "switches": []}
+        empty: dict[str, Any] = {
+            **dict.fromkeys(figures),
+            "slowest": None,
+            "at": [],
+            "links": [],
+            "root": None,
+            "switches": [],
+        }
         gathering = {**job, **empty, "id": "None <b>vgg</b>", "name": "<b>vgg</b>", "number": None, "epoch": None}
         gathering |= {"state": "gathering", "members": [{**members[0], "state": "waiting"}] if members else []}
         ended = {**job, **empty, "id": "2 bert", "name": "bert", "number": 2, "state": "ended", "members": []}

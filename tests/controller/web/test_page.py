@@ -131,7 +131,7 @@ def test_jobs_name_who_holds_them_up(visit: Visit, view: ComputedView) -> None:
     assert "job=" in visit.page.url
     visit.page.get_by_role("heading", name="Workers of <b>vgg</b>").wait_for()
     with visit.page.expect_download() as saved:
-        visit.page.get_by_role("button", name="Jobs as CSV").click()
+        visit.page.get_by_role("button", name="Jobs as CSV", exact=True).click()
     assert "resnet" in Path(saved.value.path()).read_text("utf-8")
     assert visit.said == []
 

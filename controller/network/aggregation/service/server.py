@@ -59,7 +59,7 @@ from dataplane.topology.values import LinkKey, Topology
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a job is added up: its switches, the root first, the links to it, and the switch of each worker."""
+    """A job in the network: its switches, the root first, the links to it, and the switch of each worker."""
 
     switches: tuple[str, ...] = ()
     links: tuple[LinkKey, ...] = ()

@@ -1,4 +1,4 @@
-"""What the page says of switches and of the audit log."""
+"""Switches and the audit log in the page's System view."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def run_virtual(options: DemoOptions, settings: DemoSettings, prepared: Prepared
 def _run_in_page(options: DemoOptions, settings: DemoSettings, prepared: Prepared, console: Console) -> Outcome:
     """Run in virtual time, at the pace of the clock and shown in the page, which stays until a signal."""
     from controller.apps.demo.virtual import VirtualRun  # noqa: PLC0415 - as above
-    from controller.apps.demo.web import run_in_page  # noqa: PLC0415 - loads the API server
+    from controller.apps.demo.web.running import run_in_page  # noqa: PLC0415 - loads the API server
 
     def show(outcome: Outcome) -> None:
         held.close()  # the live view: what follows is printed below it

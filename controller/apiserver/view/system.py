@@ -24,7 +24,7 @@ _NONCE: Final = re.compile(r"\bnonce=\w+")
 
 _MOST_ENTRIES: Final = 1000
 _AUDIT_BYTES: Final = 256 << 10
-"""Of the audit log, the end is read; a line has a few hundred bytes."""
+"""Length of the log's end that is read; a line has a few hundred bytes."""
 
 
 def system_value(view: NetworkView) -> dict[str, Any]:

@@ -27,7 +27,7 @@ export PIP_NO_PYTHON_VERSION_WARNING := 1
 # Without bytecode files, half of a process's start would be spent on compiling our own modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo mininet test quick debian checked deep check lint format types layers collect pythons own-and-newest-python p4 p4-check web protos tables picture results unit unit-user unit-root shell site lock same-python clean
+.PHONY: help demo mininet test quick debian checked deep check lint format types layers collect pythons own-and-newest-python p4 p4-check web screenshots protos tables picture results unit unit-user unit-root shell site lock same-python clean
 
 help:
 	@echo "make demo    run the whole control loop on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
@@ -40,6 +40,7 @@ help:
 	@echo "make pythons import all, compile all kernels, run the demo under each Python from 3.11 to 3.14 found here"
 	@echo "make p4      compile p4/ again (needs p4c-bm2-ss)"
 	@echo "make web     build the page in controller/web again (needs Node 20 or later)"
+	@echo "make screenshots draw the pictures of the page in docs/start again, by a browser"
 	@echo "make protos  write the Python of every .proto again (needs grpcio-tools, of the development tools)"
 	@echo "make tables  write the tables that P4, Lua, Scapy layers and pages repeat (tests/derived_tables.py)"
 	@echo "make picture write docs/reference/architecture.svg again from its .dot (needs Graphviz)"
@@ -126,6 +127,7 @@ debian: | $(VENV)/bin/python
 	@./.ci/debian containers docker-registry podman runc conmon busybox-static skopeo umoci docker-registry
 	@./.ci/debian Mininet "" mininet iputils-ping iproute2
 	@./.ci/debian tshark "" tshark
+	@./.ci/debian "the page in a browser" "" chromium-headless-shell
 	@./.ci/debian "a Slurm cluster" "munge slurmctld slurmd" slurmctld slurmd slurm-client munge
 
 # A separate make, so that nothing runs from an environment that is still being installed.
@@ -168,6 +170,10 @@ p4: $(VENV)/.dev
 # The committed build is what users get; tests/controller/web/test_build.py compares it with the sources.
 web: $(VENV)/.dev
 	@$(BIN)/python -m tests.page_build --build
+
+screenshots: $(VENV)/.dev
+	@./.ci/debian "the page in a browser" "" chromium-headless-shell
+	@$(BIN)/python -m tests.page_screenshots
 
 protos: $(VENV)/.dev
 	@PYTHON=$(BIN)/python ./.ci/protos

@@ -16,6 +16,7 @@ OWN = {
     "collectors/history/journal.py": "its own journal",
     "controller/apiserver/agents/state_folder.py": "its own state",
     "controller/apiserver/view/files.py": "the page, as installed",
+    "controller/apiserver/view/system.py": "the audit log of its own server",
     "controller/workloads/centres/": "files of jobs in folders of its own, with limits there",
     "controller/apps/cli/completion/": "a table of its own, and what `millrace up` and fabrics note",
     "controller/apps/cli/doctor/": "the kernel's, and a scratch folder of its own",

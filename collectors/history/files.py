@@ -23,6 +23,8 @@ UNFINISHED: Final = ".unfinished"
 """The suffix of a file that is being written."""
 CORRUPT: Final = ".corrupt"
 """The suffix of a broken file: no longer read, deleted when it is old."""
+TOPOLOGY_FILE: Final = "topology.yaml"
+"""The topology that the newest rows are of, beside the tables."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Protocol
 
 from collectors.counters import Count, Counters
 from collectors.errors import HistoryError
 from collectors.history.downsample import Halt
+from collectors.history.files import TOPOLOGY_FILE, UNFINISHED
 from collectors.history.retention import HistoryKeeper
 from collectors.history.rows import DropTally, Observation, RowMaker
 from collectors.history.settings import HistorySettings
@@ -18,11 +20,23 @@ from collectors.history.writer import HistoryWriter
 from collectors.statistics.sketch import Sketch
 from collectors.values import CollectorStatus, DropRecord, Event, FlowMove, Snapshot
 from dataplane.clock import NS_PER_S
+from dataplane.topology.file import dumps
 from dataplane.topology.values import LinkKey, Topology
 
 _ASK_AGAIN_S: Final = 0.05
 _MOST_MOVES: Final = 100_000
 """Decisions that wait for the next rows, while the disk is slow; older ones are left out."""
+
+
+def _note_topology(folder: Path, topology: Topology) -> None:
+    """Write what the rows are of beside them, for whoever reads the history elsewhere; raise HistoryError."""
+    file = folder / TOPOLOGY_FILE
+    draft = file.with_name(TOPOLOGY_FILE + UNFINISHED)
+    try:
+        draft.write_text(dumps(topology), "utf-8")
+        draft.replace(file)
+    except OSError as error:
+        raise HistoryError(f"{file}: cannot be written: {error.strerror}") from error
 
 
 class Observed(Protocol):
@@ -72,6 +86,7 @@ class HistoryRecorder:
         self._collector, self._settings, self._wall_ns = collector, settings, wall_ns
         self._on_problem = on_problem
         self._writer = HistoryWriter(settings)
+        _note_topology(Path(settings.folder), topology)
         self._rows = RowMaker(topology, settings)
         self._halt = Halt()
         self._problem = ""

@@ -48,6 +48,7 @@ from dataplane.running import collect_seldom, run_until
 from dataplane.version import VERSION
 
 if TYPE_CHECKING:
+    from controller.apiserver.view.following import Follow
     from controller.apiserver.view.routes import Page
 
 LOGGER = logging.getLogger("millrace.api")
@@ -74,11 +75,13 @@ async def serve(
     on_ready: Callable[[str], None] | None = None,
     *,
     again: asyncio.Event | None = None,
+    follow: Follow | None = None,
 ) -> None:
     """Serve until `stop` is set; raise MillraceError for an unusable address, file or storage.
 
     `on_ready` gets one line with the address, once resources and tokens have been read. Whenever `again` is set the
-    certificates are reloaded and the audit log is reopened.
+    certificates are reloaded and the audit log is reopened. `follow` keeps the page's network current instead of the
+    services that the settings name.
     """
     clock, limits = MonotonicClock(), settings.limits
     files, context = _tls(settings)
@@ -99,7 +102,7 @@ async def serve(
         service = Service(registry, cache, WatchLimits(limits.heartbeat_s, limits.watches), settings.quota)
         board = SessionBoard(limits.session, clock.now_ns)
         metrics = Metrics(service, audit, board)
-        more, shown = await _optional(settings, _page_urls(listening, context), service, stack)
+        more, shown = await _optional(settings, _page_urls(listening, context), service, stack, follow)
         sessions = SessionService(service, board)
         inner = application(service, tokens, sessions, metrics, version=VERSION, more=more)
         identities = Identities(tokens, OidcIdentities(settings.oidc))
@@ -172,7 +175,7 @@ def _audit_log(audit: AuditSettings | None) -> AuditLog:
 
 
 async def _optional(
-    settings: ApiSettings, urls: tuple[str, ...], service: Service, stack: AsyncExitStack
+    settings: ApiSettings, urls: tuple[str, ...], service: Service, stack: AsyncExitStack, follow: Follow | None
 ) -> tuple[list[Router], Page | None]:
     """Start what the settings add to the API; return its routes, and the operators' page."""
     more, shown = list[Router](), None
@@ -181,9 +184,12 @@ async def _optional(
 
         more.append(await stack.enter_async_context(alto_view(settings.alto, settings.limits)))
     if settings.view is not None:
-        from controller.apiserver.view.routes import page  # noqa: PLC0415 - imports what follows the network
+        # Imports what follows the network.
+        from controller.apiserver.view.following import followed  # noqa: PLC0415
+        from controller.apiserver.view.routes import page  # noqa: PLC0415
 
-        shown = await stack.enter_async_context(page(settings.view, urls, service))
+        audit = None if settings.audit is None else Path(settings.audit.file)
+        shown = await stack.enter_async_context(page(settings.view, urls, service, follow or followed, audit))
         more.append(shown.router)
     return more, shown
 

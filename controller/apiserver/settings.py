@@ -240,8 +240,17 @@ class ViewSettings(Settings, frozen=True):
     topology: str = ""
     """File or name of the network's topology; without one the page shows no network."""
 
-    network_state: NetworkStateSettings = NetworkStateSettings()
-    """Collector and path server that the page shows."""
+    network_state: NetworkStateSettings | None = NetworkStateSettings()
+    """Collector and path server that the page shows; null: it shows the history alone."""
+
+    job_service: str | None = None
+    """The controller's job service: unix:PATH or HOST:PORT; null: jobs are shown as far as switches report them."""
+
+    controller: str | None = None
+    """The controller's status: unix:PATH or HOST:PORT; null: the page does not say whether it holds the switches."""
+
+    switches: str | dict[str, str] = field(default_factory=dict)
+    """P4Runtime addresses to read tables from, as in the controller's settings: by switch, or a pattern."""
 
     history: str | None = None
     """Folder of the collector's history, which must be on this machine; null: the page cannot go back in time."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -100,8 +101,12 @@ def _resolve(document: Document[TopologySpec]) -> Topology:
 
 
 def dumps(topology: Topology) -> str:
-    """Format the topology as YAML text that `loads` reads back as an equal value, with defaults but no zero losses."""
-    access = {link.a.node: link for link in topology.links if link.a.node in topology.host}
+    """Format the topology as YAML text that `loads` reads back as an equal value, with defaults but no zero losses.
+
+    `loads` has hosts at the end `a` of their links, whichever end they are at here.
+    """
+    facing = [replace(link, a=link.b, b=link.a) if link.b.node in topology.host else link for link in topology.links]
+    access = {link.a.node: link for link in facing if link.a.node in topology.host}
     document: dict[str, Any] = {"millrace": 1, "name": topology.name}
     if topology.collector is not None:
         document["collector"] = {"host": topology.collector.host}
@@ -110,7 +115,7 @@ def dumps(topology: Topology) -> str:
     document["synchronised_clocks"] = topology.synchronised_clocks
     document["switches"] = [_switch(node) for node in topology.switches]
     document["hosts"] = [_host(node, access[node.name]) for node in topology.hosts]
-    document["links"] = [_link(link) for link in topology.links if link.a.node in topology.switch]
+    document["links"] = [_link(link) for link in facing if link.a.node in topology.switch]
     return yaml.dump(document, Dumper=_FlowItems, sort_keys=False, allow_unicode=True, width=4096)
 
 

@@ -8,6 +8,7 @@ from collectors.values import LINK_FIGURES, FlowKey, LinkState, PathState
 from controller.apiserver.view.state import MOST_FLOWS, NetworkView, flow_text, move_value
 from controller.common.errors import NotFoundError
 from controller.network.intents import FlowSpec
+from controller.network.paths.deciding.decide import Decision
 from controller.network.paths.deciding.graph import PathFigures
 from controller.network.paths.records.values import Explanation
 from controller.network.paths.service.move_reports import move_of
@@ -77,6 +78,21 @@ def why_answer(explanation: Explanation) -> dict[str, Any]:
         "words": words,
         "alternatives": [_alternative(figures, present) for figures in explanation.candidates],
         "decision": move_value(move_of(explanation.moves[0])) if explanation.moves else None,
+    }
+
+
+def decided_answer(move: FlowMove) -> dict[str, Any]:
+    """Return why a flow was moved, where no path server is asked: its newest move, without alternatives."""
+    return {
+        "flow": _spec(spec_of_move(move)),
+        "text": flow_text(move.src_host, move.dst_host, move.src_port, move.dst_port),
+        "path": list(move.new_path),
+        "pinned": None,
+        "rate_bps": None,
+        "figures_age_ns": None,
+        "words": [move.reason],
+        "alternatives": [],
+        "decision": move_value(move),
     }
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from collectors.feed.client import FeedClient, FeedClientSettings
 from controller.apiserver.settings import ViewSettings
 from controller.apiserver.view.state import SHOWN_NS, NetworkView
+from controller.network.aggregation.service.client import JobClient, JobClientSettings
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
 from controller.network.paths.service.move_reports import move_of
+from controller.network.status.service import ControllerClient, ControllerClientSettings
 from dataplane.errors import MillraceError
 
 LOGGER: Final = logging.getLogger("millrace.view")
@@ -32,10 +34,19 @@ class Clients:
     routes: RouteClient | None
 
 
+Follow: TypeAlias = Callable[[NetworkView, ViewSettings, Callable[[], int]], AbstractAsyncContextManager[Clients | None]]
+"""Keeps a view current while the block runs, and yields the clients that it does so by, None for none."""
+
+
 @asynccontextmanager
-async def followed(view: NetworkView, settings: ViewSettings, now_ns: Callable[[], int]) -> AsyncIterator[Clients]:
-    """Keep a view current while the block runs; yield the clients. Raise FeedError, PathError."""
+async def followed(
+    view: NetworkView, settings: ViewSettings, now_ns: Callable[[], int]
+) -> AsyncIterator[Clients | None]:
+    """Keep a view current while the block runs; yield the clients, None without state. Raise FeedError, PathError."""
     state = settings.network_state
+    if state is None:
+        yield None
+        return
     async with AsyncExitStack() as stack:
         feed = await stack.enter_async_context(
             FeedClient(
@@ -58,6 +69,12 @@ async def followed(view: NetworkView, settings: ViewSettings, now_ns: Callable[[
             )
             tasks.append(group.create_task(_keep(view, "path server", partial(_moves, view, routes))))
             tasks.append(group.create_task(_ask(view, routes)))
+        if settings.job_service is not None:
+            jobs = JobClient(JobClientSettings(address=settings.job_service, tls=state.tls))
+            tasks.append(group.create_task(_jobs(view, await stack.enter_async_context(jobs))))
+        if settings.controller is not None:
+            status = ControllerClient(ControllerClientSettings(address=settings.controller, tls=state.tls))
+            tasks.append(group.create_task(_status(view, await stack.enter_async_context(status))))
         try:
             yield Clients(feed, routes)
         finally:
@@ -101,6 +118,24 @@ async def _ask(view: NetworkView, routes: RouteClient) -> None:
             view.hear("path server")
         except MillraceError as error:
             view.note_problem("path server", str(error))
+        await asyncio.sleep(_ASKED_S)
+
+
+async def _jobs(view: NetworkView, client: JobClient) -> None:
+    while True:
+        try:
+            view.take_jobs(await client.jobs())
+        except MillraceError as error:
+            view.note_problem("job service", str(error))
+        await asyncio.sleep(_ASKED_S)
+
+
+async def _status(view: NetworkView, client: ControllerClient) -> None:
+    while True:
+        try:
+            view.take_controller(await client.status())
+        except MillraceError as error:
+            view.note_problem("controller", str(error))
         await asyncio.sleep(_ASKED_S)
 
 

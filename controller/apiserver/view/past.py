@@ -18,7 +18,7 @@ import numpy as np
 from collectors.errors import HistoryError
 from collectors.history.query import query
 from collectors.history.rows import LEFT_OUT
-from collectors.values import EventNote, FlowMove
+from collectors.values import ChildKey, ChildState, EventNote, FlowMove, JobKey, JobState
 from controller.apiserver.view import frames
 from controller.apiserver.view.frames import Frame
 from controller.apiserver.view.state import MOST_FLOWS, SHOWN_NS, LinkColumns, NetworkView, event_text, flow_text
@@ -43,6 +43,9 @@ _MOST_MOVES: Final = 500
 _STATES: Final = """
     select epoch_us(time) as began, src, dst, utilisation, delay_mean_ns, loss, age_ns
     from links where time >= make_timestamptz({start}) and time < make_timestamptz({end}) order by began
+"""
+_SPAN: Final = """
+    select epoch_us(min(time)), epoch_us(max(time)) from links
 """
 _NEXT: Final = """
     select epoch_us(min(time)) from links where time >= make_timestamptz({start}) and time < make_timestamptz({end})
@@ -80,6 +83,26 @@ _SERIES: Final = """
     where time >= make_timestamptz({start}) and time < make_timestamptz({end}) and src = '{src}' and dst = '{dst}'
     group by began order by began
 """
+_JOBS: Final = """
+    select job, arg_max(name, time), node, arg_max(is_leaf, time), arg_max(epoch, time), arg_max(items_per_s, time),
+        arg_max(cells_used, time), arg_max(cells, time), arg_max(wait_mean_ns, time), arg_max(wait_p50_ns, time),
+        arg_max(wait_p99_ns, time), arg_max(wait_max_ns, time), arg_max(samples, time), arg_max(age_ns, time),
+        sum(items), sum(reported), sum(repeated)
+    from jobs where time >= make_timestamptz({start}) and time < make_timestamptz({end}) group by job, node
+"""
+_DROPS: Final = """
+    select node, ingress_port, egress_port, reason, sum(packets) as packets, epoch_us(max(time)) from drops
+    where time >= make_timestamptz({start}) and time < make_timestamptz({end})
+    group by all order by packets desc limit 1000
+"""
+_CHILDREN: Final = """
+    select job, node, number, arg_max(child, time), sum(last), arg_max(last_share, time), arg_max(wait_mean_ns, time),
+        arg_max(wait_max_ns, time), arg_max(wait_caused_ns, time), arg_max(samples, time)
+    from job_children where time >= make_timestamptz({start}) and time < make_timestamptz({end})
+    group by job, node, number
+"""
+_JOB_NS: Final = 60 * NS_PER_S
+"""Jobs of a time are those of the rows of this long before it: the longest that a row stands for."""
 _SERIES_COLUMNS: Final = ("utilisation", "utilisation_max", "delay_ns", "delay_max_ns", "loss")
 
 
@@ -101,6 +124,11 @@ class Past:
     def close(self) -> None:
         """Let go of the history."""
         self._worker.shutdown(wait=False, cancel_futures=True)
+
+    async def span(self) -> tuple[int, int] | None:
+        """Return the times of the first and the last state, ns since 1970; None if there is none."""
+        ((first_us, last_us),) = await self._ask(_SPAN, 0, 0)
+        return None if first_us is None else (1000 * first_us, 1000 * last_us)
 
     async def series(self, key: LinkKey, from_ns: int, to_ns: int) -> dict[str, Any]:
         """Return a link's figures at up to 300 times; raise InvalidError, UnavailableError."""
@@ -208,6 +236,27 @@ class Past:
             links.loss[number] = np.nan if loss is None else loss
         return found
 
+    async def drops(self, from_ns: int, to_ns: int) -> list[dict[str, Any]]:
+        """Return drops that switches reported, by switch, ports and reason; raise InvalidError, UnavailableError."""
+        _check_span(from_ns, to_ns)
+        rows = await self._ask(_DROPS, from_ns, to_ns)
+        names = ("switch", "ingress_port", "egress_port", "reason", "packets", "last_ns")
+        return [dict(zip(names, (*row[:4], int(row[4]), 1000 * row[5]), strict=True)) for row in rows]
+
+    async def jobs(self, at_ns: int) -> dict[JobKey, JobState]:
+        """Return jobs in switches at a time; counts are those of the minute before it."""
+        start_ns = max(0, at_ns - _JOB_NS)
+        children: dict[JobKey, list[ChildState]] = {}
+        for job, node, number, name, last, *waits in await self._ask(_CHILDREN, start_ns, at_ns + 1000):
+            child = ChildState(ChildKey(job, node, number, name), int(last), *waits)
+            children.setdefault(JobKey(job, node), []).append(child)
+        states: dict[JobKey, JobState] = {}
+        for row in await self._ask(_JOBS, start_ns, at_ns + 1000):
+            key = JobKey(row[0], row[2])
+            waits_of = sorted(children.get(key, ()), key=lambda child: (-child.wait_caused_ns, child.key.number))
+            states[key] = _job_state(key, row, tuple(waits_of))
+        return states
+
     async def _moves(self, from_ns: int, to_ns: int) -> tuple[FlowMove, ...]:
         rows = await self._ask(_MOVES, from_ns - SHOWN_NS, to_ns, most=_MOST_MOVES)
         return tuple(
@@ -296,6 +345,31 @@ class _Replay:
             return
         text = event_text(figure, value, threshold)
         self._view.take_event(rule, kind, subject, text, 1000 * time_us, is_raised=phase == "raised", note=note)
+
+
+def _job_state(key: JobKey, row: tuple[Any, ...], children: tuple[ChildState, ...]) -> JobState:
+    _, name, _, is_leaf, epoch, items_per_s, cells_used, cells, mean, p50, p99, longest, samples, age_ns, *sums = row
+    items, reported, repeated = map(int, sums)
+    return JobState(
+        key=key,
+        name=name,
+        epoch=epoch,
+        cells=cells,
+        is_leaf=is_leaf,
+        items=items,
+        items_per_s=items_per_s,
+        reported=reported,
+        repeated=repeated,
+        repeated_per_item=repeated / max(1, reported),
+        cells_used=cells_used,
+        wait_mean_ns=mean,
+        wait_p50_ns=p50,
+        wait_p99_ns=p99,
+        wait_max_ns=longest,
+        samples=samples,
+        age_ns=age_ns,
+        children=children,
+    )
 
 
 def _check_span(from_ns: int, to_ns: int) -> None:

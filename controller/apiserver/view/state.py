@@ -18,8 +18,11 @@ from collectors.values import Event, EventNote, FlowMove, LinkCondition, Phase, 
 from controller.apiserver.view import frames
 from controller.apiserver.view.frames import Bytes, Frame
 from controller.common.errors import NotFoundError
+from controller.network.aggregation.service.messages import JobRow
+from controller.network.intents import FlowSpec
 from controller.network.paths.drains import Drains
 from controller.network.paths.records.values import Drain
+from controller.network.status.values import ControllerStatus
 from dataplane.clock import NS_PER_S
 from dataplane.topology.layout import bounds, placed
 from dataplane.topology.values import LinkKey, Topology
@@ -91,6 +94,9 @@ class NetworkView:
         self.version = 0
         """Number of snapshots shown: the clock may jump."""
         self.snapshot: Snapshot | None = None
+        self.jobs: tuple[tuple[JobRow, ...], int] = (), 0
+        """The job service's jobs, and when it listed them."""
+        self.controller: ControllerStatus | None = None
         self._seen_ns: dict[str, int | None] = dict.fromkeys(self._sources)
         self._problems: dict[str, str] = {}
         self._moves: deque[FlowMove] = deque(maxlen=_MOST_MOVES)
@@ -98,6 +104,8 @@ class NetworkView:
         self._drained: list[dict[str, Any]] = []
         self._notes: dict[str, Any] = {"uncertain": [], "drained": self._drained}
         self.on_frame: Callable[[Frame, bytes], None] = lambda _kind, _frame: None
+        self.viewers: Callable[[], int] = lambda: 0
+        """Number of open streams that show it."""
 
     def note_problem(self, source: str, line: str) -> None:
         """Record why nothing comes from a source."""
@@ -136,12 +144,26 @@ class NetworkView:
         self.hear("collector")
         self._show(links, time_ns)
 
+    def take_jobs(self, rows: tuple[JobRow, ...]) -> None:
+        """Take what the job service knows of its jobs."""
+        self.hear("job service")
+        self.jobs = rows, self._now_ns()
+
+    def take_controller(self, status: ControllerStatus) -> None:
+        """Take the controller's status."""
+        self.hear("controller")
+        self.controller = status
+
     def take_move(self, move: FlowMove) -> None:
         """Show a move of a flow; after a restart of the path server the same ones may come again."""
         self.hear("path server")
         if move not in self._moves:
             self._moves.append(move)
             self.on_frame(Frame.MOVES, self.moves_frame())
+
+    def newest_move(self, flow: FlowSpec) -> FlowMove | None:
+        """Return the newest move of a flow, None if none is known."""
+        return next((move for move in reversed(self._moves) if spec_of_move(move) == flow), None)
 
     def take_events(self, events: Sequence[Event]) -> None:
         """Show events as rules raise and clear them, and as users acknowledge them."""
@@ -349,6 +371,11 @@ class NetworkView:
 
 
 _KINDS: Final = {"LinkKey": "link", "FlowKey": "flow", "ReporterKey": "reporter"}
+
+
+def spec_of_move(move: FlowMove) -> FlowSpec:
+    """Return the flow that was moved."""
+    return FlowSpec(move.src_host, move.dst_host, move.protocol, move.src_port, move.dst_port)
 
 
 def move_value(move: FlowMove) -> dict[str, Any]:

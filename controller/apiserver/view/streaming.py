@@ -43,6 +43,7 @@ class Broadcast:
         self._full: tuple[int, bytes] | None = None
         if view is not None:
             view.on_frame = self._publish
+            view.viewers = lambda: self.viewers
 
     @property
     def viewers(self) -> int:

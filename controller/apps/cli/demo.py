@@ -35,6 +35,7 @@ def loop(  # noqa: PLR0917 - a command line's options
     ] = None,
     out: Out = OUT,
     seed: Annotated[int, typer.Option(help="Seed of arrivals and of the P4 programs' random numbers.")] = 1,
+    web: Annotated[bool, typer.Option("--web", help="Run at the pace of the clock, in the operators' page.")] = False,
 ) -> None:
     """Run the whole control loop: congest a link, watch telemetry, decisions and rerouted traffic."""
     if context.invoked_subcommand is not None:
@@ -42,7 +43,7 @@ def loop(  # noqa: PLR0917 - a command line's options
         return
     from controller.apps.demo.command import DemoOptions, run  # noqa: PLC0415
 
-    run(DemoOptions(topology_spec, time, demands, settings, out, seed))
+    run(DemoOptions(topology_spec, time, demands, settings, out, seed, web))
 
 
 def _refuse_options(context: typer.Context) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +37,7 @@ class DemoOptions:
     settings: Path | None
     out: Path
     seed: int
+    web: bool = False
 
 
 def run(options: DemoOptions) -> Outcome:
@@ -45,6 +48,10 @@ def run(options: DemoOptions) -> Outcome:
         from dataplane.fabric.kernel.fabric import require_root  # noqa: PLC0415 - loads netlink
 
         require_root()
+    if options.web and options.time == "kernel":
+        raise MillraceError(
+            "--web: virtual time has it; `millrace fabric up --daemons` shows a kernel fabric in the page"
+        )
     if options.seed < 0:
         raise MillraceError(f"--seed {options.seed}: is negative")
     settings = load(options.settings, DemoSettings) if options.settings else DemoSettings()
@@ -53,10 +60,11 @@ def run(options: DemoOptions) -> Outcome:
     settings = sampled(settings, prepared.scenario)
     console = plain_or_terminal()
     console.print(_introduction(prepared, options), highlight=False, soft_wrap=True)
+    if options.web:
+        return _run_in_page(options, settings, prepared, console)
     with LiveView(prepared.scenario.topology, console) as view:
         outcome = _run(options, settings, prepared, view)
-    unsteered = _unsteered(options, settings, outcome, console)
-    _show(console, outcome, options.out, unsteered)
+    _show(console, outcome, options.out, _unsteered(options, settings, outcome, console))
     return outcome
 
 
@@ -64,14 +72,38 @@ def run_virtual(options: DemoOptions, settings: DemoSettings, prepared: Prepared
     """Run in virtual time; the record table stays in the output folder."""
     from controller.apps.demo.virtual import VirtualRun  # noqa: PLC0415 - the kernel's run does not need the simulator
 
+    with _recorder(options) as recorder:
+        return VirtualRun(prepared.scenario, settings, view, recorder, options.seed).run()
+
+
+def _run_in_page(options: DemoOptions, settings: DemoSettings, prepared: Prepared, console: Console) -> Outcome:
+    """Run in virtual time, at the pace of the clock and shown in the page, which stays until a signal."""
+    from controller.apps.demo.virtual import VirtualRun  # noqa: PLC0415 - as above
+    from controller.apps.demo.web.running import run_in_page  # noqa: PLC0415 - loads the API server
+
+    def show(outcome: Outcome) -> None:
+        held.close()  # the live view: what follows is printed below it
+        _show(console, outcome, options.out, _unsteered(options, settings, outcome, console))
+
+    def say(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    with _recorder(options) as recorder, ExitStack() as held:
+        view = held.enter_context(LiveView(prepared.scenario.topology, console))
+        run = VirtualRun(prepared.scenario, settings, view, recorder, options.seed)
+        return run_in_page(run, options.out / "history", say, show)
+
+
+@contextmanager
+def _recorder(options: DemoOptions) -> Iterator[Recorder]:
+    """Yield a recorder into a new record table in the output folder."""
     file = options.out / "records.sqlite"
     # SQLite would apply the journal of an earlier run to the new file.
     for suffix in ("", "-wal", "-shm"):
         Path(f"{file}{suffix}").unlink(missing_ok=True)
     database = open_path_database(str(file))
     try:
-        recorder = Recorder(database, max_records=1_000_000)
-        return VirtualRun(prepared.scenario, settings, view, recorder, options.seed).run()
+        yield Recorder(database, max_records=1_000_000)
     finally:
         database.close()
 

@@ -25,13 +25,15 @@ from controller.common.errors import PathError
 from controller.network.intents import RouteSet
 from controller.network.paths.balancing.values import Rebalance
 from controller.network.paths.core import PathServerCore
+from controller.network.paths.deciding.decide import Decision
 from controller.network.paths.deciding.signals import Signals
 from controller.network.paths.records.recorder import Recorder
 from controller.network.virtual import VirtualController, WriteDelays
 from dataplane.clock import NS_PER_S
 from dataplane.errors import FabricError
-from dataplane.fabric.hosts import Receiver
+from dataplane.fabric.hosts import Receiver, Sender
 from dataplane.fabric.virtual.fabric import VirtualFabric
+from dataplane.fabric.virtual.host import VirtualHost
 from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.wire.packet import decode_udp_frame
 
@@ -62,14 +64,22 @@ class VirtualRun:
         self.receivers = {host.name: Receiver() for host in topology.hosts}
         self.snapshots: list[tuple[str, Snapshot]] = []
         self.moves: list[Move] = []
+        self.decisions: list[Decision] = []
         self.rebalances: list[Rebalance] = []
         self._records: list[HopRecord] = []
         self._collector_host = topology.collector.host
         self._controller = _connect(self.fabric, self.settings)
         self._no_room: str | None = None
+        self._sending: list[tuple[VirtualHost, Sender]] = []
 
     def run(self) -> Outcome:
         """Run from zero to the scenario's end."""
+        self.start()
+        self.fabric.run_until(self.scenario.end_ns)
+        return self.outcome()
+
+    def start(self) -> None:
+        """Begin at zero; `fabric.run_until` the scenario's end comes next, in one piece or in several."""
         self._controller.start()
         self._attach_hosts()
         fabric, scenario = self.fabric, self.scenario
@@ -78,16 +88,18 @@ class VirtualRun:
         self._every(_VIEW_INTERVAL_NS, self._show)
         fabric.call_at(scenario.congest_ns - 1, lambda: self._keep("before"))
         fabric.call_at(scenario.after_ns, self._keep_during)
-        sending = [
+        self._sending = [
             (fabric.host(planned.flow.src_host), fabric.start_flow(planned.flow.src_host, flow))
             for planned, flow in zip(scenario.flows, scenario.packet_flows(), strict=True)
         ]
-        fabric.run_until(scenario.end_ns)
+
+    def outcome(self) -> Outcome:
+        """Return what the run showed, at its end."""
         self._keep("after")
         self._write_records()
         reporters = self.collector.snapshot().reporters.values()
         return Outcome(
-            scenario=scenario,
+            scenario=self.scenario,
             receivers=self.receivers,
             moves=tuple(self.moves),
             rebalances=tuple(self.rebalances),
@@ -95,7 +107,7 @@ class VirtualRun:
             reports=sum(state.received for state in reporters),
             lost_reports=sum(state.lost for state in reporters),
             first_on_new_path_ns=self._first_on_new_path(),
-            sent={sender.flow.flow_id: host.load(sender) for host, sender in sending},
+            sent={sender.flow.flow_id: host.load(sender) for host, sender in self._sending},
             exact=True,
             no_room=self._no_room,
         )
@@ -136,6 +148,7 @@ class VirtualRun:
         if result.moves and self.fabric.now_ns >= self.scenario.congest_ns:
             self._keep_during()
         for decision in result.moves:
+            self.decisions.append(decision)
             move = Move(decision.time_ns, decision.flow, decision.old_path, decision.new_path, decision.reason)
             self.moves.append(move)
             self.view.decided(describe(move))

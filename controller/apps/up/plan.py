@@ -120,7 +120,7 @@ def make_plan(settings: UpSettings, state: StateFolder) -> UpPlan:
         make.collector(),
         make.paths(),
         make.controller(switches),
-        make.api(),
+        make.api(switches),
         make.scheduler(),
         make.placement(),
         *([] if settings.balance is None else [make.balance(settings.balance)]),
@@ -263,14 +263,17 @@ class _Maker:
         words, reloads = ("controller", "serve"), CONTROLLER_RELOADED
         return DaemonPlan("controller", words, settings, addresses, reloads=reloads, asks=asks)
 
-    def api(self) -> DaemonPlan:
-        section, page = self.settings.api, self.settings.api.page
+    def api(self, switches: Mapping[str, str]) -> DaemonPlan:
+        section, page, jobs = self.settings.api, self.settings.api.page, self.settings.controller.jobs
         own = () if page is None else (f"{page.address}:{page.port}",)
         view = None
         if page is not None:
             view = ViewSettings(
                 topology=self.topology_file,
                 network_state=self._network_state(),
+                job_service=None if jobs is None else jobs.listen,
+                controller=self.settings.address("controller"),
+                switches=dict(switches),
                 history=self._history().folder,
                 hosts=page.hosts,
             )

@@ -107,6 +107,10 @@ class JobReconciler:
         switch = parent_of(self._jobs.job(number).placed.tree, host)
         return switch_ipv4(self.tables.topology.switch[switch].node_id)
 
+    def links(self, number: int) -> tuple[LinkKey, ...]:
+        """Return the links by which contributions to a job reach its root; raise ControllerError for an unknown one."""
+        return self._jobs.links(number)
+
     async def create(
         self, workers: Sequence[Worker], *, window: int, capacity: int, server: Worker | None = None
     ) -> RunningJob:

@@ -19,9 +19,10 @@ from controller.network.aggregation.placement import place
 from controller.network.aggregation.registry import NUMBERS, Registry
 from controller.network.base_paths import NextHops
 from controller.network.intents import AggregationJob, AggregationTree, Leaf, Members, Worker
-from controller.network.tables.aggregation import Block, PlacedJob, job_entities, parent_of, switches_of
+from controller.network.tables.aggregation import Block, PlacedJob, job_entities, leaves_of, parent_of, switches_of
 from controller.network.tables.entities import Entities, EntityKey
-from dataplane.topology.values import Topology
+from controller.network.tables.routing import port_towards
+from dataplane.topology.values import LinkKey, Topology
 
 _EPOCHS = 1 << 16
 _NONCE_BITS = 64
@@ -139,6 +140,20 @@ class Jobs:
         """Return each switch's desired entries of a job; switches that have no part are absent."""
         self.job(number)
         return self._entities[number]
+
+    def links(self, number: int) -> tuple[LinkKey, ...]:
+        """Return the links between switches by which the members' contributions reach the root."""
+        job, found = self.job(number), dict[LinkKey, None]()
+        tree, members = job.placed.tree, job.members.workers
+        ends = [(self._topology.attachment[host].node, parent_of(tree, host)) for host in sorted(members)]
+        ends += [(leaf.switch, tree.root) for leaf in leaves_of(tree) if members.intersection(leaf.workers)]
+        for begin, end in ends:
+            here = begin
+            while (port := port_towards(self._topology, self._ways, here, end)) is not None:
+                peer = self._topology.neighbours[here][port].node
+                found[LinkKey(here, peer)] = None
+                here = peer
+        return tuple(found)
 
     def reroute(self, hops: NextHops, ways: NextHops) -> None:
         """Use other next hops from now on, for placing jobs and for the routes between all switches."""

@@ -16,6 +16,8 @@ export interface Me {
   build: string
   now_ns: number
   may: string[]
+  /** Times of the first and the last state, in ns, where the page shows a recording and nothing else. */
+  recorded: [number, number] | null
 }
 
 export interface LinkAnswer {
@@ -64,6 +66,103 @@ export interface WhyAnswer {
   pinned?: string[] | null
   alternatives: Alternative[]
   decision: { old: string[]; new: string[]; reason: string; at_ns: number; gain_ns: number | null } | null
+}
+
+/** Waits that a worker caused by being last, in the collector's window. */
+export interface Waits {
+  last: number | null
+  last_share: number | null
+  wait_mean_ns: number | null
+  wait_max_ns: number | null
+  wait_caused_ns: number | null
+}
+
+export interface Worker extends Waits {
+  host: string
+  state: string | null
+  heard_ns: number | null
+  switch: string | null
+}
+
+export interface JobFigures {
+  items: number | null
+  items_per_s: number | null
+  reported: number | null
+  repeated: number | null
+  repeated_per_item: number | null
+  wait_mean_ns: number | null
+  wait_p50_ns: number | null
+  wait_p99_ns: number | null
+  wait_max_ns: number | null
+  cells_used: number | null
+  cells: number | null
+  age_ns: number | null
+}
+
+export interface Job extends JobFigures {
+  id: string
+  name: string
+  number: number | null
+  state: string | null
+  epoch: number | null
+  workers: number | null
+  window: number | null
+  capacity: number | null
+  reason: string
+  ended_ns: number | null
+  root: string | null
+  switches: string[]
+  links: [string, string][]
+  slowest: ({ name: string; switch: string } & Waits) | null
+  at: ({ switch: string; is_leaf: boolean } & JobFigures)[]
+  members: Worker[]
+}
+
+export interface JobsAnswer {
+  at_ns: number
+  jobs: Job[]
+}
+
+/** Costs between hosts: delay (ns), free bandwidth (bit/s), loss (a share), whether measured; null: none. */
+export interface Costs {
+  hosts: string[]
+  of: number
+  rows: ([number, number, number, boolean] | null)[][]
+}
+
+export interface SystemAnswer {
+  controller: { switches: number; live: string[]; problems: { switch: string; problem: string }[]; pending_entries: number; settled: boolean; writes: number } | null
+  reporters: { switch: string; received: number; lost: number }[]
+  clocks: { switch: string; group: string; offset_ns: number; drift_ppb: number; uncertainty_ns: number }[]
+  drops: { switch: string | null; ingress_port: number | null; egress_port: number | null; reason: string; packets: number; last_ns: number }[] | null
+  why_no_drops: string | null
+}
+
+export interface Port {
+  port: number
+  peer: string
+  peer_port: number
+  rate_bps: number
+  condition: string | null
+  cause: string | null
+  utilisation: number | null
+  loss: number | null
+}
+
+export interface TableOf {
+  table: string
+  keys: string[]
+  entries: number
+  size: number
+  packets: number | null
+}
+
+export interface Entry {
+  match: string
+  priority: number | null
+  action: string | null
+  packets: number | null
+  bytes: number | null
 }
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'

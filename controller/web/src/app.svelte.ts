@@ -49,6 +49,8 @@ class App {
 
   clock = $state<Clock>('live')
   speed = $state(1)
+  /** First and last time, in ms, of the recording that the page shows; null: it shows a network that runs. */
+  recorded = $state.raw<[number, number] | null>(null)
   replayProblem = $state<string | null>(null)
   /** The events that the time bar marks: a replay knows only those of its span. */
   marks = $state.raw<FabricEvent[]>([])
@@ -155,6 +157,7 @@ class App {
     this.#compareBuild(this.me.build)
     this.#offset = this.me.now_ns / 1e6 - Date.now()
     this.phase = 'in'
+    this.recorded = this.me.recorded == null ? null : [this.me.recorded[0] / 1e6, this.me.recorded[1] / 1e6]
     if (this.route.at === null) this.goLive()
     else this.seek(this.route.at, 'paused')
   }
@@ -177,7 +180,12 @@ class App {
     location.reload()
   }
 
+  /** Shows the present; of a recording, its beginning. */
   goLive(): void {
+    if (this.recorded !== null) {
+      this.seek(this.recorded[0], 'playing')
+      return
+    }
     this.#switch()
     this.clock = 'live'
     this.#stream = openLive((message) => this.#receive(message))
@@ -190,7 +198,8 @@ class App {
     this.clock = clock
     this.columnsMs = atMs
     this.planes = null // those of another time
-    const to = Math.min(atMs + REPLAY_MS, Math.max(this.serverNow, atMs + 1000))
+    const end = this.recorded === null ? this.serverNow : this.recorded[1] + 1
+    const to = Math.min(atMs + REPLAY_MS, Math.max(end, atMs + 1000))
     this.#stream = openReplay(atMs, to, this.speed, (message) => {
       this.#receive(message)
       if (message.kind === 'columns' && this.clock === 'paused' && this.#settle === undefined)

@@ -9,6 +9,9 @@ export interface Pair {
   cables: number[]
 }
 
+/** Nodes with their x and y, in units of the layout. */
+export type Places = [number, number, number][]
+
 export class Fabric {
   readonly switches: number
   readonly nodes: number
@@ -99,6 +102,11 @@ export class Fabric {
       if (host.switch === node) hosts.push(this.switches + i)
     })
     return hosts
+  }
+
+  /** Puts nodes elsewhere. */
+  place(places: Places): void {
+    for (const [node, x, y] of places) if (node < this.nodes) [this.x[node], this.y[node]] = [x, y]
   }
 
   /** The nodes of a path by name, unknown names left out. */

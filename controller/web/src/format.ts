@@ -3,7 +3,7 @@
 const RATES = ['bit/s', 'kbit/s', 'Mbit/s', 'Gbit/s', 'Tbit/s']
 
 /** Three significant digits, without trailing zeros. */
-function digits(value: number): string {
+export function digits(value: number): string {
   if (value === 0) return '0'
   const shown = Math.abs(value) >= 100 ? value.toFixed(0) : Number(value.toPrecision(3)).toString()
   return shown

@@ -1,6 +1,6 @@
 // The address of what one sees: #/VIEW?link=A&to=B&at=MS. Everything in it is absolute.
 
-export const VIEWS = ['now', 'map', 'why', 'traffic', 'compute', 'system'] as const
+export const VIEWS = ['now', 'map', 'why', 'traffic', 'jobs', 'compute', 'system'] as const
 export type ViewName = (typeof VIEWS)[number]
 
 export type Selection = { kind: 'link'; a: string; b: string } | { kind: 'node'; name: string } | null
@@ -10,7 +10,7 @@ export interface Route {
   selection: Selection
   /** Milliseconds since 1970; null is live. */
   at: number | null
-  /** What a view adds: the flow of Why, the tab of Compute. */
+  /** What a view adds: the flow of Why, the job of Jobs, the tab of Compute. */
   extra: Record<string, string>
 }
 

@@ -51,6 +51,13 @@ describe('the picture', () => {
     expect(svg).toMatch(/>7<\/text>/)
   })
 
+  it('has a job\'s tree as a band below the lanes', () => {
+    const svg = draw({ tree: { links: [[0, 1]], root: 1 } })
+    expect(svg.indexOf('stroke-width="16"')).toBeGreaterThan(0)
+    expect(svg.indexOf('stroke-width="16"')).toBeLessThan(svg.indexOf('M100 101.1'))
+    expect(draw({ tree: null })).not.toContain('stroke-width="16"')
+  })
+
   it('has no colour when it is stale', () => {
     expect(draw({ planes: planes(250, 250, 0, 0, 0, 0), stale: true })).not.toContain('#8c0f24')
   })

@@ -22,61 +22,62 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from dataplane.topology import link_pb2 as dataplane_dot_topology_dot_link__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#dataplane/allreduce/jobs/jobs.proto\x12\x10millrace.jobs.v1\"(\n\x06Server\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x10\n\x08udp_port\x18\x02 \x01(\r\"\x9b\x02\n\x05Hello\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\r\n\x05token\x18\x03 \x01(\t\x12\x0f\n\x07workers\x18\x04 \x01(\r\x12\x10\n\x08udp_port\x18\x05 \x01(\r\x12\x13\n\x0b\x64\x65\x61\x64line_ns\x18\x06 \x01(\x03\x12\x13\n\x06window\x18\x07 \x01(\rH\x00\x88\x01\x01\x12\x15\n\x08\x63\x61pacity\x18\x08 \x01(\rH\x01\x88\x01\x01\x12\x12\n\nboundaries\x18\t \x01(\x08\x12\x13\n\x06number\x18\n \x01(\rH\x02\x88\x01\x01\x12-\n\x06server\x18\x0b \x01(\x0b\x32\x18.millrace.jobs.v1.ServerH\x03\x88\x01\x01\x42\t\n\x07_windowB\x0b\n\t_capacityB\t\n\x07_numberB\t\n\x07_server\"\x0b\n\tHeartbeat\")\n\x07\x41rrived\x12\x0f\n\x07\x62\x61rrier\x18\x01 \x01(\x04\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\"=\n\x08\x46inished\x12\x0f\n\x07\x62\x61rrier\x18\x01 \x01(\x04\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\x12\x11\n\tnext_item\x18\x03 \x01(\x04\"\x1a\n\x05Leave\x12\x11\n\tnext_item\x18\x01 \x01(\x04\"\x1e\n\tCompleted\x12\x11\n\tnext_item\x18\x01 \x01(\x04\"\xb0\x02\n\rWorkerMessage\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.millrace.jobs.v1.HelloH\x00\x12\x30\n\theartbeat\x18\x02 \x01(\x0b\x32\x1b.millrace.jobs.v1.HeartbeatH\x00\x12,\n\x07\x61rrived\x18\x03 \x01(\x0b\x32\x19.millrace.jobs.v1.ArrivedH\x00\x12.\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x1a.millrace.jobs.v1.FinishedH\x00\x12(\n\x05leave\x18\x05 \x01(\x0b\x32\x17.millrace.jobs.v1.LeaveH\x00\x12\x30\n\tcompleted\x18\x06 \x01(\x0b\x32\x1b.millrace.jobs.v1.CompletedH\x00\x42\t\n\x07message\"+\n\x07Waiting\x12\x0f\n\x07present\x18\x01 \x03(\t\x12\x0f\n\x07workers\x18\x02 \x01(\r\"\x8a\x02\n\x08\x41\x64mitted\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x12\n\naggregator\x18\x02 \x01(\t\x12\x0e\n\x06window\x18\x03 \x01(\r\x12\x10\n\x08\x63\x61pacity\x18\x04 \x01(\r\x12\r\n\x05\x65poch\x18\x05 \x01(\r\x12\x12\n\nfirst_item\x18\x06 \x01(\x04\x12\x13\n\x0b\x66irst_count\x18\x07 \x01(\x04\x12\x0f\n\x07members\x18\x08 \x03(\t\x12\x14\n\x0cheartbeat_ns\x18\t \x01(\x03\x12\x13\n\x0bpatience_ns\x18\n \x01(\x03\x12\x0c\n\x04root\x18\x0b \x01(\t\x12\x11\n\tnewcomers\x18\x0c \x03(\t\x12\r\n\x05nonce\x18\r \x01(\x06\x12\x14\n\x0c\x63ontributors\x18\x0e \x01(\r\"I\n\x07\x42\x61rrier\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x12\n\x05\x63ount\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x10\n\x08limit_ns\x18\x03 \x01(\x03\x42\x08\n\x06_count\"\xef\x01\n\x04View\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x12\n\naggregator\x18\x02 \x01(\t\x12\x0c\n\x04root\x18\x03 \x01(\t\x12\r\n\x05\x65poch\x18\x04 \x01(\r\x12\x0f\n\x07members\x18\x05 \x03(\t\x12/\n\x07\x62\x61rrier\x18\x06 \x01(\x0b\x32\x19.millrace.jobs.v1.BarrierH\x00\x88\x01\x01\x12\x11\n\tnewcomers\x18\x07 \x03(\t\x12\x14\n\x07leaving\x18\x08 \x01(\x04H\x01\x88\x01\x01\x12\r\n\x05nonce\x18\t \x01(\x06\x12\x14\n\x0c\x63ontributors\x18\n \x01(\rB\n\n\x08_barrierB\n\n\x08_leaving\"\x19\n\x07Refused\x12\x0e\n\x06reason\x18\x01 \x01(\t\"(\n\x05\x45nded\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07removed\x18\x02 \x01(\x08\"\xf9\x01\n\x0eServiceMessage\x12,\n\x07waiting\x18\x01 \x01(\x0b\x32\x19.millrace.jobs.v1.WaitingH\x00\x12.\n\x08\x61\x64mitted\x18\x02 \x01(\x0b\x32\x1a.millrace.jobs.v1.AdmittedH\x00\x12&\n\x04view\x18\x03 \x01(\x0b\x32\x16.millrace.jobs.v1.ViewH\x00\x12,\n\x07refused\x18\x04 \x01(\x0b\x32\x19.millrace.jobs.v1.RefusedH\x00\x12(\n\x05\x65nded\x18\x05 \x01(\x0b\x32\x17.millrace.jobs.v1.EndedH\x00\x42\t\n\x07message\"\x11\n\x0fListJobsRequest\",\n\rEndJobRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x10\n\x0e\x45ndJobResponse\"@\n\x13RemoveWorkerRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x16\n\x14RemoveWorkerResponse\"7\n\x06Member\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x10\n\x08heard_ns\x18\x03 \x01(\x03\"\x84\x02\n\x03Job\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x06number\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0f\n\x07workers\x18\x04 \x01(\r\x12)\n\x07members\x18\x05 \x03(\x0b\x32\x18.millrace.jobs.v1.Member\x12\x12\n\x05\x65poch\x18\x06 \x01(\rH\x01\x88\x01\x01\x12\x0e\n\x06window\x18\x07 \x01(\r\x12\x10\n\x08\x63\x61pacity\x18\x08 \x01(\r\x12\x10\n\x08switches\x18\t \x03(\t\x12\x0e\n\x06reason\x18\n \x01(\t\x12\x15\n\x08\x65nded_ns\x18\x0b \x01(\x03H\x02\x88\x01\x01\x42\t\n\x07_numberB\x08\n\x06_epochB\x0b\n\t_ended_ns\".\n\x07JobList\x12#\n\x04jobs\x18\x01 \x03(\x0b\x32\x15.millrace.jobs.v1.Job2\xcd\x02\n\x04Jobs\x12O\n\x06\x41ttend\x12\x1f.millrace.jobs.v1.WorkerMessage\x1a .millrace.jobs.v1.ServiceMessage(\x01\x30\x01\x12H\n\x08ListJobs\x12!.millrace.jobs.v1.ListJobsRequest\x1a\x19.millrace.jobs.v1.JobList\x12K\n\x06\x45ndJob\x12\x1f.millrace.jobs.v1.EndJobRequest\x1a .millrace.jobs.v1.EndJobResponse\x12]\n\x0cRemoveWorker\x12%.millrace.jobs.v1.RemoveWorkerRequest\x1a&.millrace.jobs.v1.RemoveWorkerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#dataplane/allreduce/jobs/jobs.proto\x12\x10millrace.jobs.v1\x1a\x1d\x64\x61taplane/topology/link.proto\"(\n\x06Server\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x10\n\x08udp_port\x18\x02 \x01(\r\"\x9b\x02\n\x05Hello\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\r\n\x05token\x18\x03 \x01(\t\x12\x0f\n\x07workers\x18\x04 \x01(\r\x12\x10\n\x08udp_port\x18\x05 \x01(\r\x12\x13\n\x0b\x64\x65\x61\x64line_ns\x18\x06 \x01(\x03\x12\x13\n\x06window\x18\x07 \x01(\rH\x00\x88\x01\x01\x12\x15\n\x08\x63\x61pacity\x18\x08 \x01(\rH\x01\x88\x01\x01\x12\x12\n\nboundaries\x18\t \x01(\x08\x12\x13\n\x06number\x18\n \x01(\rH\x02\x88\x01\x01\x12-\n\x06server\x18\x0b \x01(\x0b\x32\x18.millrace.jobs.v1.ServerH\x03\x88\x01\x01\x42\t\n\x07_windowB\x0b\n\t_capacityB\t\n\x07_numberB\t\n\x07_server\"\x0b\n\tHeartbeat\")\n\x07\x41rrived\x12\x0f\n\x07\x62\x61rrier\x18\x01 \x01(\x04\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\"=\n\x08\x46inished\x12\x0f\n\x07\x62\x61rrier\x18\x01 \x01(\x04\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\x12\x11\n\tnext_item\x18\x03 \x01(\x04\"\x1a\n\x05Leave\x12\x11\n\tnext_item\x18\x01 \x01(\x04\"\x1e\n\tCompleted\x12\x11\n\tnext_item\x18\x01 \x01(\x04\"\xb0\x02\n\rWorkerMessage\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.millrace.jobs.v1.HelloH\x00\x12\x30\n\theartbeat\x18\x02 \x01(\x0b\x32\x1b.millrace.jobs.v1.HeartbeatH\x00\x12,\n\x07\x61rrived\x18\x03 \x01(\x0b\x32\x19.millrace.jobs.v1.ArrivedH\x00\x12.\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x1a.millrace.jobs.v1.FinishedH\x00\x12(\n\x05leave\x18\x05 \x01(\x0b\x32\x17.millrace.jobs.v1.LeaveH\x00\x12\x30\n\tcompleted\x18\x06 \x01(\x0b\x32\x1b.millrace.jobs.v1.CompletedH\x00\x42\t\n\x07message\"+\n\x07Waiting\x12\x0f\n\x07present\x18\x01 \x03(\t\x12\x0f\n\x07workers\x18\x02 \x01(\r\"\x8a\x02\n\x08\x41\x64mitted\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x12\n\naggregator\x18\x02 \x01(\t\x12\x0e\n\x06window\x18\x03 \x01(\r\x12\x10\n\x08\x63\x61pacity\x18\x04 \x01(\r\x12\r\n\x05\x65poch\x18\x05 \x01(\r\x12\x12\n\nfirst_item\x18\x06 \x01(\x04\x12\x13\n\x0b\x66irst_count\x18\x07 \x01(\x04\x12\x0f\n\x07members\x18\x08 \x03(\t\x12\x14\n\x0cheartbeat_ns\x18\t \x01(\x03\x12\x13\n\x0bpatience_ns\x18\n \x01(\x03\x12\x0c\n\x04root\x18\x0b \x01(\t\x12\x11\n\tnewcomers\x18\x0c \x03(\t\x12\r\n\x05nonce\x18\r \x01(\x06\x12\x14\n\x0c\x63ontributors\x18\x0e \x01(\r\"I\n\x07\x42\x61rrier\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x12\n\x05\x63ount\x18\x02 \x01(\x04H\x00\x88\x01\x01\x12\x10\n\x08limit_ns\x18\x03 \x01(\x03\x42\x08\n\x06_count\"\xef\x01\n\x04View\x12\x0e\n\x06number\x18\x01 \x01(\r\x12\x12\n\naggregator\x18\x02 \x01(\t\x12\x0c\n\x04root\x18\x03 \x01(\t\x12\r\n\x05\x65poch\x18\x04 \x01(\r\x12\x0f\n\x07members\x18\x05 \x03(\t\x12/\n\x07\x62\x61rrier\x18\x06 \x01(\x0b\x32\x19.millrace.jobs.v1.BarrierH\x00\x88\x01\x01\x12\x11\n\tnewcomers\x18\x07 \x03(\t\x12\x14\n\x07leaving\x18\x08 \x01(\x04H\x01\x88\x01\x01\x12\r\n\x05nonce\x18\t \x01(\x06\x12\x14\n\x0c\x63ontributors\x18\n \x01(\rB\n\n\x08_barrierB\n\n\x08_leaving\"\x19\n\x07Refused\x12\x0e\n\x06reason\x18\x01 \x01(\t\"(\n\x05\x45nded\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0f\n\x07removed\x18\x02 \x01(\x08\"\xf9\x01\n\x0eServiceMessage\x12,\n\x07waiting\x18\x01 \x01(\x0b\x32\x19.millrace.jobs.v1.WaitingH\x00\x12.\n\x08\x61\x64mitted\x18\x02 \x01(\x0b\x32\x1a.millrace.jobs.v1.AdmittedH\x00\x12&\n\x04view\x18\x03 \x01(\x0b\x32\x16.millrace.jobs.v1.ViewH\x00\x12,\n\x07refused\x18\x04 \x01(\x0b\x32\x19.millrace.jobs.v1.RefusedH\x00\x12(\n\x05\x65nded\x18\x05 \x01(\x0b\x32\x17.millrace.jobs.v1.EndedH\x00\x42\t\n\x07message\"\x11\n\x0fListJobsRequest\",\n\rEndJobRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x10\n\x0e\x45ndJobResponse\"@\n\x13RemoveWorkerRequest\x12\x0b\n\x03job\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x16\n\x14RemoveWorkerResponse\"W\n\x06Member\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x10\n\x08heard_ns\x18\x03 \x01(\x03\x12\x13\n\x06switch\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\t\n\x07_switch\"\xaf\x02\n\x03Job\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x06number\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\r\n\x05state\x18\x03 \x01(\t\x12\x0f\n\x07workers\x18\x04 \x01(\r\x12)\n\x07members\x18\x05 \x03(\x0b\x32\x18.millrace.jobs.v1.Member\x12\x12\n\x05\x65poch\x18\x06 \x01(\rH\x01\x88\x01\x01\x12\x0e\n\x06window\x18\x07 \x01(\r\x12\x10\n\x08\x63\x61pacity\x18\x08 \x01(\r\x12\x10\n\x08switches\x18\t \x03(\t\x12\x0e\n\x06reason\x18\n \x01(\t\x12\x15\n\x08\x65nded_ns\x18\x0b \x01(\x03H\x02\x88\x01\x01\x12)\n\x05links\x18\x0c \x03(\x0b\x32\x1a.millrace.topology.v1.LinkB\t\n\x07_numberB\x08\n\x06_epochB\x0b\n\t_ended_ns\".\n\x07JobList\x12#\n\x04jobs\x18\x01 \x03(\x0b\x32\x15.millrace.jobs.v1.Job2\xcd\x02\n\x04Jobs\x12O\n\x06\x41ttend\x12\x1f.millrace.jobs.v1.WorkerMessage\x1a .millrace.jobs.v1.ServiceMessage(\x01\x30\x01\x12H\n\x08ListJobs\x12!.millrace.jobs.v1.ListJobsRequest\x1a\x19.millrace.jobs.v1.JobList\x12K\n\x06\x45ndJob\x12\x1f.millrace.jobs.v1.EndJobRequest\x1a .millrace.jobs.v1.EndJobResponse\x12]\n\x0cRemoveWorker\x12%.millrace.jobs.v1.RemoveWorkerRequest\x1a&.millrace.jobs.v1.RemoveWorkerResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'dataplane.allreduce.jobs.jobs_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SERVER']._serialized_start=57
-  _globals['_SERVER']._serialized_end=97
-  _globals['_HELLO']._serialized_start=100
-  _globals['_HELLO']._serialized_end=383
-  _globals['_HEARTBEAT']._serialized_start=385
-  _globals['_HEARTBEAT']._serialized_end=396
-  _globals['_ARRIVED']._serialized_start=398
-  _globals['_ARRIVED']._serialized_end=439
-  _globals['_FINISHED']._serialized_start=441
-  _globals['_FINISHED']._serialized_end=502
-  _globals['_LEAVE']._serialized_start=504
-  _globals['_LEAVE']._serialized_end=530
-  _globals['_COMPLETED']._serialized_start=532
-  _globals['_COMPLETED']._serialized_end=562
-  _globals['_WORKERMESSAGE']._serialized_start=565
-  _globals['_WORKERMESSAGE']._serialized_end=869
-  _globals['_WAITING']._serialized_start=871
-  _globals['_WAITING']._serialized_end=914
-  _globals['_ADMITTED']._serialized_start=917
-  _globals['_ADMITTED']._serialized_end=1183
-  _globals['_BARRIER']._serialized_start=1185
-  _globals['_BARRIER']._serialized_end=1258
-  _globals['_VIEW']._serialized_start=1261
-  _globals['_VIEW']._serialized_end=1500
-  _globals['_REFUSED']._serialized_start=1502
-  _globals['_REFUSED']._serialized_end=1527
-  _globals['_ENDED']._serialized_start=1529
-  _globals['_ENDED']._serialized_end=1569
-  _globals['_SERVICEMESSAGE']._serialized_start=1572
-  _globals['_SERVICEMESSAGE']._serialized_end=1821
-  _globals['_LISTJOBSREQUEST']._serialized_start=1823
-  _globals['_LISTJOBSREQUEST']._serialized_end=1840
-  _globals['_ENDJOBREQUEST']._serialized_start=1842
-  _globals['_ENDJOBREQUEST']._serialized_end=1886
-  _globals['_ENDJOBRESPONSE']._serialized_start=1888
-  _globals['_ENDJOBRESPONSE']._serialized_end=1904
-  _globals['_REMOVEWORKERREQUEST']._serialized_start=1906
-  _globals['_REMOVEWORKERREQUEST']._serialized_end=1970
-  _globals['_REMOVEWORKERRESPONSE']._serialized_start=1972
-  _globals['_REMOVEWORKERRESPONSE']._serialized_end=1994
-  _globals['_MEMBER']._serialized_start=1996
-  _globals['_MEMBER']._serialized_end=2051
-  _globals['_JOB']._serialized_start=2054
-  _globals['_JOB']._serialized_end=2314
-  _globals['_JOBLIST']._serialized_start=2316
-  _globals['_JOBLIST']._serialized_end=2362
-  _globals['_JOBS']._serialized_start=2365
-  _globals['_JOBS']._serialized_end=2698
+  _globals['_SERVER']._serialized_start=88
+  _globals['_SERVER']._serialized_end=128
+  _globals['_HELLO']._serialized_start=131
+  _globals['_HELLO']._serialized_end=414
+  _globals['_HEARTBEAT']._serialized_start=416
+  _globals['_HEARTBEAT']._serialized_end=427
+  _globals['_ARRIVED']._serialized_start=429
+  _globals['_ARRIVED']._serialized_end=470
+  _globals['_FINISHED']._serialized_start=472
+  _globals['_FINISHED']._serialized_end=533
+  _globals['_LEAVE']._serialized_start=535
+  _globals['_LEAVE']._serialized_end=561
+  _globals['_COMPLETED']._serialized_start=563
+  _globals['_COMPLETED']._serialized_end=593
+  _globals['_WORKERMESSAGE']._serialized_start=596
+  _globals['_WORKERMESSAGE']._serialized_end=900
+  _globals['_WAITING']._serialized_start=902
+  _globals['_WAITING']._serialized_end=945
+  _globals['_ADMITTED']._serialized_start=948
+  _globals['_ADMITTED']._serialized_end=1214
+  _globals['_BARRIER']._serialized_start=1216
+  _globals['_BARRIER']._serialized_end=1289
+  _globals['_VIEW']._serialized_start=1292
+  _globals['_VIEW']._serialized_end=1531
+  _globals['_REFUSED']._serialized_start=1533
+  _globals['_REFUSED']._serialized_end=1558
+  _globals['_ENDED']._serialized_start=1560
+  _globals['_ENDED']._serialized_end=1600
+  _globals['_SERVICEMESSAGE']._serialized_start=1603
+  _globals['_SERVICEMESSAGE']._serialized_end=1852
+  _globals['_LISTJOBSREQUEST']._serialized_start=1854
+  _globals['_LISTJOBSREQUEST']._serialized_end=1871
+  _globals['_ENDJOBREQUEST']._serialized_start=1873
+  _globals['_ENDJOBREQUEST']._serialized_end=1917
+  _globals['_ENDJOBRESPONSE']._serialized_start=1919
+  _globals['_ENDJOBRESPONSE']._serialized_end=1935
+  _globals['_REMOVEWORKERREQUEST']._serialized_start=1937
+  _globals['_REMOVEWORKERREQUEST']._serialized_end=2001
+  _globals['_REMOVEWORKERRESPONSE']._serialized_start=2003
+  _globals['_REMOVEWORKERRESPONSE']._serialized_end=2025
+  _globals['_MEMBER']._serialized_start=2027
+  _globals['_MEMBER']._serialized_end=2114
+  _globals['_JOB']._serialized_start=2117
+  _globals['_JOB']._serialized_end=2420
+  _globals['_JOBLIST']._serialized_start=2422
+  _globals['_JOBLIST']._serialized_end=2468
+  _globals['_JOBS']._serialized_start=2471
+  _globals['_JOBS']._serialized_end=2804
 # @@protoc_insertion_point(module_scope)

@@ -1,4 +1,5 @@
 # mypy: ignore-errors
+from dataplane.topology import link_pb2 as _link_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -224,17 +225,19 @@ class RemoveWorkerResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class Member(_message.Message):
-    __slots__ = ("host", "state", "heard_ns")
+    __slots__ = ("host", "state", "heard_ns", "switch")
     HOST_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     HEARD_NS_FIELD_NUMBER: _ClassVar[int]
+    SWITCH_FIELD_NUMBER: _ClassVar[int]
     host: str
     state: str
     heard_ns: int
-    def __init__(self, host: _Optional[str] = ..., state: _Optional[str] = ..., heard_ns: _Optional[int] = ...) -> None: ...
+    switch: str
+    def __init__(self, host: _Optional[str] = ..., state: _Optional[str] = ..., heard_ns: _Optional[int] = ..., switch: _Optional[str] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("name", "number", "state", "workers", "members", "epoch", "window", "capacity", "switches", "reason", "ended_ns")
+    __slots__ = ("name", "number", "state", "workers", "members", "epoch", "window", "capacity", "switches", "reason", "ended_ns", "links")
     NAME_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -246,6 +249,7 @@ class Job(_message.Message):
     SWITCHES_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     ENDED_NS_FIELD_NUMBER: _ClassVar[int]
+    LINKS_FIELD_NUMBER: _ClassVar[int]
     name: str
     number: int
     state: str
@@ -257,7 +261,8 @@ class Job(_message.Message):
     switches: _containers.RepeatedScalarFieldContainer[str]
     reason: str
     ended_ns: int
-    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., state: _Optional[str] = ..., workers: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., epoch: _Optional[int] = ..., window: _Optional[int] = ..., capacity: _Optional[int] = ..., switches: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., ended_ns: _Optional[int] = ...) -> None: ...
+    links: _containers.RepeatedCompositeFieldContainer[_link_pb2.Link]
+    def __init__(self, name: _Optional[str] = ..., number: _Optional[int] = ..., state: _Optional[str] = ..., workers: _Optional[int] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., epoch: _Optional[int] = ..., window: _Optional[int] = ..., capacity: _Optional[int] = ..., switches: _Optional[_Iterable[str]] = ..., reason: _Optional[str] = ..., ended_ns: _Optional[int] = ..., links: _Optional[_Iterable[_Union[_link_pb2.Link, _Mapping]]] = ...) -> None: ...
 
 class JobList(_message.Message):
     __slots__ = ("jobs",)

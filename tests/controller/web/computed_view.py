@@ -245,6 +245,74 @@ class ComputedView:
                 )
         return moves
 
+    def jobs(self, now_ns: int) -> list[dict[str, Any]]:
+        """Return a job of the first eight hosts that waits for the third, one that gathers, and one that has ended."""
+        hosts = [host["name"] for host in self.topology["hosts"][:8]]
+        names = [node["name"] for node in self.topology["switches"]]
+        edges = [names[host["switch"]] for host in self.topology["hosts"][:8]]
+        root = edges[0] if edges else names[0]
+        paths = [self.path(edge, root) for edge in edges]
+        links = sorted({pair for path in paths for pair in pairwise(path)})
+        figures = {
+            "items": 52_340,
+            "items_per_s": 1270.0,
+            "reported": 3271,
+            "repeated": 41,
+            "repeated_per_item": 0.0125,
+            "wait_mean_ns": 812_000,
+            "wait_p50_ns": 640_000,
+            "wait_p99_ns": 2_900_000,
+            "wait_max_ns": 9_100_000,
+            "cells_used": 61,
+            "cells": 128,
+            "age_ns": 14_000_000,
+        }
+        waits = {"last": 2600, "last_share": 0.81, "wait_mean_ns": 940_000, "wait_max_ns": 9_100_000}
+        waits["wait_caused_ns"] = 760_000
+        members = [
+            {
+                "host": host,
+                "state": "working",
+                "heard_ns": now_ns - 400_000_000,
+                "switch": root,
+                **(waits if number == 2 else dict.fromkeys(waits)),
+            }
+            for number, host in enumerate(hosts)
+        ]
+        slowest = {"name": hosts[2], "switch": root, **waits} if len(hosts) > 2 else None
+        job = {
+            "id": "4 resnet",
+            "name": "resnet",
+            "number": 4,
+            "state": "running",
+            "epoch": 3,
+            "workers": len(hosts),
+            "window": 64,
+            "capacity": 8,
+            "reason": "",
+            "ended_ns": None,
+            "root": root,
+            "switches": [root],
+            "links": links,
+            **figures,
+            "slowest": slowest,
+            "members": members,
+            "at": [{"switch": root, "is_leaf": False, **figures}],
+        }
+        empty: dict[str, Any] = {
+            **dict.fromkeys(figures),
+            "slowest": None,
+            "at": [],
+            "links": [],
+            "root": None,
+            "switches": [],
+        }
+        gathering = {**job, **empty, "id": "None <b>vgg</b>", "name": "<b>vgg</b>", "number": None, "epoch": None}
+        gathering |= {"state": "gathering", "members": [{**members[0], "state": "waiting"}] if members else []}
+        ended = {**job, **empty, "id": "2 bert", "name": "bert", "number": 2, "state": "ended", "members": []}
+        ended |= {"reason": "all workers have left", "ended_ns": now_ns - 90_000_000_000}
+        return [job, gathering, ended]
+
     def answer(self, path: str, query: Mapping[str, str]) -> tuple[int, Any]:
         """Answer a question of the page: a status and a body."""
         now_ns = time.time_ns()
@@ -264,6 +332,8 @@ class ComputedView:
             lower = replace(STANDARD_RULES[0], above=0.7, clear=0.6)
             change = RuleChange(lower.name, lower, STANDARD_RULES[0], "ada", now_ns)
             return 200, rules_answer(RuleState((lower, *STANDARD_RULES[1:]), (change,)))
+        if path == "/v1/view/jobs":
+            return 200, {"at_ns": now_ns, "jobs": self.jobs(now_ns)}
         kind = path.removeprefix("/v1/")
         if kind in ("nodes", "pods", "tasks", "decisions", "centres"):
             return 200, {"items": _resources(kind, now_ns), "revision": 7}

@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(BROWSER is None, reason="chromium-headless-shell is not on the PATH"),
 ]
-VIEWS = ("now", "map", "why", "traffic", "compute", "system")
+VIEWS = ("now", "map", "why", "traffic", "jobs", "compute", "system")
 PATIENCE_MS = 120_000
 
 
@@ -169,6 +169,22 @@ def test_a_viewer_sees_no_button_that_changes(visit: Visit) -> None:
     visit.go("#/now?link=snva&to=losa")
     visit.sees("Drained: no new traffic is placed here.")
     assert visit.page.get_by_role("button", name="rain …").count() == 0
+
+
+def test_jobs_name_who_holds_them_up(visit: Visit, view: ComputedView) -> None:
+    slow = view.jobs(0)[0]["slowest"]["name"]
+    visit.page.keyboard.press("g")
+    visit.page.keyboard.press("j")
+    visit.sees(f"{slow} holds it up by 760 µs an item: 94 % of the waiting")
+    visit.page.wait_for_selector("canvas[data-drawn]")
+    visit.page.get_by_role("button", name="<b>vgg</b>").click()
+    visit.sees("waits for workers: 1 of 8 have joined.")
+    assert "job=" in visit.page.url
+    visit.page.get_by_role("heading", name="Workers of <b>vgg</b>").wait_for()
+    with visit.page.expect_download() as saved:
+        visit.page.get_by_role("button", name="Jobs as CSV", exact=True).click()
+    assert "resnet" in Path(saved.value.path()).read_text("utf-8")
+    assert visit.said == []
 
 
 def test_old_figures_are_named_and_recover(visit: Visit, view: ComputedView) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -12,7 +11,6 @@ import typer
 from controller.apps.cli.shared.output import Cells, Format, FormatOption
 from controller.apps.cli.shared.output import show as show_rows
 from controller.apps.cli.state.session import Address, DeviceId, ElectionId, Tls, ask, check_name
-from dataplane.topology.addressing import format_mac
 
 if TYPE_CHECKING:
     from finsy.p4schema import P4Table
@@ -22,9 +20,6 @@ if TYPE_CHECKING:
 table = typer.Typer(name="table", help="List, read and write tables of a running switch.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="TABLE", help="Name as in `list`.")]
-_HEX: Final = re.compile(r"0x[0-9a-f]+")
-_MAC_BITS: Final = 48
-_ADDRESSES: Final = {32: IPv4Address, 128: IPv6Address}
 _ACTION: Final = re.compile(r"(?P<name>[\w.]+)(?:\((?P<arguments>[^()]*)\))?")
 
 
@@ -104,42 +99,10 @@ def write(  # noqa: PLR0917 - a command line's options
 
 
 async def _entries(browser: SwitchBrowser, name: str) -> list[Cells]:
-    from finsy import P4CounterData, P4TableEntry  # noqa: PLC0415
+    from controller.network.p4runtime.entries import entries_of  # noqa: PLC0415
 
     check_name(browser, "table", name, (known_table.alias for known_table in browser.schema.tables))
-    table = browser.schema.tables[name]
-    counts = P4CounterData() if table.direct_counter is not None else None
-    wanted = [P4TableEntry(name, counter_data=counts)]
-    if table.const_default_action is None and table.action_profile is None:
-        wanted.append(P4TableEntry(name, is_default_action=True, counter_data=counts))
-    return [_cells(entry, table, browser) for entry in await browser.entities(*wanted)]
-
-
-def _cells(entry: Any, table: P4Table, browser: SwitchBrowser) -> Cells:  # noqa: ANN401 - finsy's entry
-    match: object = "default" if entry.is_default_action else _match(entry, table)
-    action = None
-    if entry.action is not None:
-        schema = browser.schema if type(entry.action).__name__ == "P4TableAction" else table
-        action = entry.action.format_str(schema)
-    counted = entry.counter_data
-    counts = (None, None) if counted is None else (counted.packet_count, counted.byte_count)
-    return match, entry.priority or None, action, *counts
-
-
-def _match(entry: Any, table: P4Table) -> dict[str, str]:  # noqa: ANN401 - finsy's entry
-    """Return keys with their values, addresses in the usual notation."""
-    if entry.match is None:
-        return {}
-    widths = {field.alias: field.bitwidth for field in table.match_fields}
-    return {name: _readable(name, widths[name], text) for name, text in entry.match.format_dict(table).items()}
-
-
-def _readable(name: str, bits: int, text: str) -> str:
-    if bits == _MAC_BITS:
-        return _HEX.sub(lambda number: format_mac(int(number[0], 16)), text)
-    if "addr" in name and bits in _ADDRESSES:
-        return _HEX.sub(lambda number: str(_ADDRESSES[bits](int(number[0], 16))), text)
-    return text
+    return list(await entries_of(browser, name))
 
 
 def _described(table: P4Table) -> Cells:

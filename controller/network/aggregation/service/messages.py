@@ -8,20 +8,28 @@ from typing import Final
 from dataplane.allreduce.jobs import jobs_pb2 as pb
 from dataplane.rpc.messages import checked_name, checked_text
 from dataplane.rpc.values import Mirror
+from dataplane.topology.values import LinkKey
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """A worker: waiting, working, leaving, joining or disconnected, and how long ago it was heard."""
+    """A worker: waiting, working, leaving, joining or disconnected, and how long ago it was heard.
+
+    `switch` is the one that it contributes to, once it has a place.
+    """
 
     host: str
     state: str
     heard_ns: int
+    switch: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """A job; for an ended one, the reason and how long ago. `workers` are the present or former members."""
+    """A job; for an ended one, the reason and how long ago. `workers` are the present or former members.
+
+    `switches` begin with the tree's root; `links` are those by which contributions reach it.
+    """
 
     name: str
     number: int | None
@@ -34,6 +42,7 @@ class JobRow:
     switches: tuple[str, ...]
     reason: str
     ended_ns: int | None
+    links: tuple[LinkKey, ...] = ()
 
 
 JOB: Final = Mirror(JobRow, pb.Job)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import Final, Protocol
 
@@ -39,7 +40,7 @@ from controller.network.aggregation.service.messages import JOB, JobRow, MemberR
 from controller.network.aggregation.service.rendezvous import Rendezvous
 from controller.network.aggregation.service.settings import JobSettings
 from controller.network.intents import Worker
-from controller.network.tables.aggregation import switches_of
+from controller.network.tables.aggregation import parent_of, switches_of
 from dataplane.allreduce.jobs import jobs_pb2 as pb
 from dataplane.allreduce.jobs.codec import DOWNWARD, upward_of
 from dataplane.allreduce.jobs.messages import Ended, Hello, Refused
@@ -53,16 +54,27 @@ from dataplane.rpc.options import KEEPALIVE_MS
 from dataplane.rpc.server import RpcServer
 from dataplane.rpc.service import Service
 from dataplane.topology.addressing import switch_ipv4
-from dataplane.topology.values import Topology
+from dataplane.topology.values import LinkKey, Topology
 
 
-def row_of(job: JobState, now_ns: int, switches_of: Callable[[int], tuple[str, ...]]) -> JobRow:
-    """Return a job's row; `switches_of` returns the switches of a job's number."""
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A job in the network: its switches, the root first, the links to it, and the switch of each worker."""
+
+    switches: tuple[str, ...] = ()
+    links: tuple[LinkKey, ...] = ()
+    parents: Mapping[str, str] = field(default_factory=dict)
+
+
+def row_of(job: JobState, now_ns: int, place_of: Callable[[int], _Place]) -> JobRow:
+    """Return a job's row; `place_of` returns the place of a job's number."""
     installed, is_over = job.installed, job.phase is Phase.ENDED
+    place = _Place() if installed is None or is_over else place_of(installed.number)
     working = "waiting" if installed is None else "working"
-    members = [_member(worker, working, now_ns) for worker in job.remaining.values()]
-    members += [_member(job.members[host], "leaving", now_ns) for host in job.leaving]
-    members += [_member(worker, "joining", now_ns) for worker in job.joiners.values()]
+    seats = [(worker, working) for worker in job.remaining.values()]
+    seats += [(job.members[host], "leaving") for host in job.leaving]
+    seats += [(worker, "joining") for worker in job.joiners.values()]
+    members = [_member(worker, state, now_ns, place.parents.get(worker.hello.host)) for worker, state in seats]
     return JobRow(
         job.name,
         None if installed is None else installed.number,
@@ -72,15 +84,16 @@ def row_of(job: JobState, now_ns: int, switches_of: Callable[[int], tuple[str, .
         None if installed is None else installed.epoch,
         job.window,
         job.capacity,
-        () if installed is None or is_over else switches_of(installed.number),
+        place.switches,
         job.reason,
         now_ns - job.ended_ns if is_over else None,
+        place.links,
     )
 
 
-def _member(worker: WorkerState, state: str, now_ns: int) -> MemberRow:
+def _member(worker: WorkerState, state: str, now_ns: int, switch: str | None) -> MemberRow:
     is_lost = worker.disconnected_ns is not None
-    return MemberRow(worker.hello.host, "disconnected" if is_lost else state, now_ns - worker.heard_ns)
+    return MemberRow(worker.hello.host, "disconnected" if is_lost else state, now_ns - worker.heard_ns, switch)
 
 
 LOGGER = logging.getLogger("millrace.jobs")
@@ -113,6 +126,10 @@ class Reconciler(Protocol):
 
     def aggregator(self, number: int, host: str) -> IPv4Address:
         """Return the address that a worker sends to."""
+        ...
+
+    def links(self, number: int) -> tuple[LinkKey, ...]:
+        """Return the links by which contributions reach a job's root."""
         ...
 
     async def create(
@@ -298,9 +315,13 @@ class JobService:
     def _running(self, number: int) -> RunningJob | None:
         return next((job for job in self._reconciler.running if job.number == number), None)
 
-    def _switches(self, number: int) -> tuple[str, ...]:
+    def _place(self, number: int) -> _Place:
         job = self._running(number)
-        return () if job is None else tuple(switches_of(job.placed.tree))
+        if job is None:
+            return _Place()
+        tree = job.placed.tree
+        parents = {host: parent_of(tree, host) for host in job.members.workers}
+        return _Place(switches_of(tree), self._reconciler.links(number), parents)
 
     def _service(self) -> Service:
         return Service(
@@ -364,7 +385,7 @@ class JobService:
         """Return the current jobs, then those that have ended, the newest first."""
         now_ns = self._clock.now_ns()
         jobs = (*self._rendezvous.jobs, *reversed(self._rendezvous.ended))
-        return [row_of(job, now_ns, self._switches) for job in jobs]
+        return [row_of(job, now_ns, self._place) for job in jobs]
 
     async def _serve_list(self, _: pb.ListJobsRequest) -> pb.JobList:
         return pb.JobList(jobs=[JOB.message(row) for row in self.rows()])

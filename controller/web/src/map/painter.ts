@@ -14,6 +14,12 @@ export interface Highlight {
   new: number[]
 }
 
+/** Where a job's sums go: links that carry contributions, as pairs of nodes, and the switch where they end. */
+export interface Tree {
+  links: [number, number][]
+  root: number | null
+}
+
 export interface Picture {
   planes: Uint8Array | null
   figure: Figure
@@ -22,6 +28,7 @@ export interface Picture {
   selectedLink: number | null
   selectedNode: number | null
   highlight: Highlight | null
+  tree?: Tree | null
   uncertain: ReadonlySet<number>
   drained: ReadonlySet<number>
   labels: boolean
@@ -69,6 +76,7 @@ export class Painter {
       return
     }
     if (this.#fabric.topology.layout === 'place') this.#drawLand(ctx, size, view, mode)
+    this.#drawTree(ctx, size, view, picture)
     this.#drawAccess(ctx, size, view, mode)
     this.#drawLanes(ctx, size, view, picture)
     this.#drawHighlight(ctx, size, view, picture)
@@ -122,6 +130,25 @@ export class Painter {
       const [x, y] = toScreen(view, size, fabric.x[i], fabric.y[i])
       ctx.fillRect(x - 2.5, y - 2.5, 5, 5)
     }
+  }
+
+  /** A band below the lanes, whose colours stay visible on it. */
+  #drawTree(ctx: Brush, size: Size, view: View, picture: Picture): void {
+    if (picture.tree == null) return
+    const fabric = this.#fabric as Fabric
+    const mode = picture.theme.dark ? 'dark' : 'light'
+    const at = (node: number) => toScreen(view, size, fabric.x[node], fabric.y[node])
+    ctx.globalAlpha = picture.stale ? 0.2 : 0.4
+    ctx.lineCap = 'round'
+    stroke(ctx, picture.tree.links.flatMap(([from, to]) => [...at(from), ...at(to)]), ACCENT[mode], 16)
+    ctx.lineCap = 'butt'
+    ctx.globalAlpha = 1
+    if (picture.tree.root === null) return
+    const [x, y] = at(picture.tree.root)
+    ctx.fillStyle = ACCENT[mode]
+    ctx.beginPath()
+    ctx.arc(x, y, 11, 0, 2 * Math.PI)
+    ctx.fill()
   }
 
   #drawLanes(ctx: Brush, size: Size, view: View, picture: Picture): void {

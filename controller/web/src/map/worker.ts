@@ -11,6 +11,7 @@ import { SvgBrush } from './svg'
 const painter = new Painter()
 let canvas: OffscreenCanvas | null = null
 let picture: Picture | null = null
+let fabric: Fabric | null = null
 let place: { view: View; size: Size; ratio: number } | null = null
 let waiting = false
 
@@ -51,11 +52,12 @@ self.onmessage = (event: MessageEvent<DrawOrder>) => {
   const order = event.data
   if (order.kind === 'canvas') canvas = order.canvas
   else if (order.kind === 'topology') {
-    const fabric = new Fabric(order.topology)
+    fabric = new Fabric(order.topology)
     painter.setFabric(fabric, order.matrix ? matrixPlan(fabric) : null)
     painter.setLand([])
     if (order.topology.layout === 'place') void loadLand(order.topology)
-  } else if (order.kind === 'picture') picture = order.picture
+  } else if (order.kind === 'places') fabric?.place(order.places)
+  else if (order.kind === 'picture') picture = order.picture
   else if (order.kind === 'view') place = { view: order.view, size: order.size, ratio: order.ratio }
   else if (order.kind === 'svg') {
     if (picture === null || place === null) return

@@ -45,7 +45,7 @@ WITHOUT_FORMAT = {
     "topology import": "makes a file",
     "up": "runs until it is stopped",
     "version": "prints two words",
-    "view": "prints an address",
+    "view": "prints an address, or serves until it is stopped",
 }
 """Commands without rows or values, with the reason, in addition to those recognised by name."""
 CHANGES = {"add", "apply", "cancel", "change", "delete", "drive", "end", "put", "remove", "report", "revoke", "set"}

@@ -40,6 +40,14 @@ def test_a_job_is_placed_and_its_workers_are_members(jobs: Jobs) -> None:
     assert jobs.entities_of(1).keys() == {"spine1", "leaf1", "leaf2"}
 
 
+def test_links_lead_from_members_to_the_root(jobs: Jobs) -> None:
+    number = jobs.create(workers(1, 2, 5, 6, 9), STATE, window=8, capacity=8).number
+    # h9 has no rack of its own: it contributes to the root through its switch.
+    assert {str(key) for key in jobs.links(number)} == {"leaf1->spine1", "leaf2->spine1", "leaf3->spine1"}
+    jobs.leave(number, "h9")
+    assert {str(key) for key in jobs.links(number)} == {"leaf1->spine1", "leaf2->spine1"}
+
+
 def test_each_job_has_a_nonce_of_its_own_which_no_log_shows(jobs: Jobs) -> None:
     nonces = []
     for _ in range(8):

@@ -29,6 +29,7 @@ from dataplane.clock import MonotonicClock
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.running import run_until
 from dataplane.topology.families import leaf_spine
+from dataplane.topology.values import LinkKey
 from tests.controller.network.aggregation.states import nominal
 from tests.dataplane.allreduce.serving import MAIN_SERVER, Server
 
@@ -57,6 +58,9 @@ class PlainReconciler:
 
     def aggregator(self, number: int, host: str) -> IPv4Address:
         return IPv4Address("127.0.0.1")
+
+    def links(self, number: int) -> tuple[LinkKey, ...]:
+        return self._jobs.links(number)
 
     async def create(
         self, workers: Sequence[Worker], *, window: int, capacity: int, server: Worker | None = None

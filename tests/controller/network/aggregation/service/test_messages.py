@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from controller.network.aggregation.service.messages import JOB, JobRow, MemberRow, check_end, check_removal
 from dataplane.allreduce.jobs import jobs_pb2 as pb
 from dataplane.rpc.errors import MessageError
+from dataplane.topology.values import LinkKey
 from tests.controller.network.aggregation.service.serving_jobs import run_service
 from tests.logged import stacks
 
@@ -27,13 +28,14 @@ ROWS = st.builds(
     st.none() | SMALL,
     NAMES,
     SMALL,
-    st.lists(st.builds(MemberRow, NAMES, NAMES, NS), max_size=3).map(tuple),
+    st.lists(st.builds(MemberRow, NAMES, NAMES, NS, st.none() | NAMES), max_size=3).map(tuple),
     st.none() | SMALL,
     SMALL,
     SMALL,
     st.lists(NAMES, max_size=3).map(tuple),
     NAMES,
     st.none() | NS,
+    st.lists(st.builds(LinkKey, NAMES, NAMES), max_size=3).map(tuple),
 )
 
 

@@ -83,7 +83,7 @@ def test_what_the_kernel_cannot_show_is_unconfirmed(tmp_path: Path) -> None:
             assert (first.process, first.thread, second.thread) == (os.getpid(), None, None)  # 1 is no thread of ours
             assert server.notes == ("polled queues: 2 more are not listed",)
         await queues_when(server, lambda queues: not queues)
-        assert server.notes == ()
+        assert not server.notes
 
     play(tmp_path, act)
 

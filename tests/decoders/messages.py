@@ -121,13 +121,13 @@ _QUEUE = managed.QueueState(
     received=5,
     polls=9,
 )
-_OF_POLLERS = (
+_OF_POLLERS: tuple[managed.FromProcess, ...] = (
     managed.Hello("switch 5"),
     managed.Report((_QUEUE,), 1),
     managed.Outcome(3, (_QUEUE,)),
     managed.Claim(4, "eth0", 2, "resnet"),
 )
-_OF_MANAGERS = (
+_OF_MANAGERS: tuple[managed.FromManager, ...] = (
     managed.Welcome("h1", 1.0, True),
     managed.Order(3, "eth0", None, "polling"),
     managed.Grant(4, "xdp", (0, 1)),

@@ -33,6 +33,7 @@ from controller.apiserver.sessions.values import (
 )
 from controller.common.errors import ApiError, GoneError, InvalidError, NotFoundError, StaleError, UnavailableError
 from dataplane.clock import NS_PER_S
+from dataplane.malformed import MALFORMED
 from dataplane.rpc.access import Principal
 from dataplane.rpc.access.values import LOCAL
 
@@ -111,7 +112,7 @@ class SessionService:
                     raise InvalidError(f"node {node} answers with more than {_MOST_ANSWER_BYTES} bytes")
         try:
             return msgspec.json.decode(answer, type=NicModeAnswer)
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             raise InvalidError(f"node {node} gives no valid answer: {error}") from None
 
     def session_of(self, principal: Principal, number: str) -> Session:

@@ -19,6 +19,8 @@ from typing import Annotated, Final, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta
 
+from dataplane.malformed import MALFORMED
+
 VERSION: Final = 1
 MOST_BYTES: Final = 128 << 10
 """Maximum length of a message."""
@@ -147,5 +149,5 @@ def _decode(packet: bytes, decoder: msgspec.json.Decoder[M]) -> M:
         raise ValueError(f"longer than {MOST_BYTES} bytes")
     try:
         return decoder.decode(packet)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise ValueError(str(error)) from None

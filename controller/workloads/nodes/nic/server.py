@@ -206,7 +206,8 @@ class NicServer:
 
     async def _ordered(self, peer: _Peer, request: NicModeRequest) -> Outcome:
         self._number += 1
-        number, answered = self._number, asyncio.get_running_loop().create_future()
+        number = self._number
+        answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         peer.orders[number] = answered
         try:
             async with local_timeout(_ORDER_S, f"{peer.poller}: another mode"):

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -34,8 +35,7 @@ async def serving(
 ) -> AsyncIterator[NicServer]:
     """Serve until the block ends; grants are made at once."""
     path = None if namespace is None else Path("/run/netns") / namespace
-    more = {} if now_ns is None else {"now_ns": now_ns}
-    server = NicServer("h1", settings, path, settle_s=0, **more)
+    server = NicServer("h1", settings, path, settle_s=0, now_ns=now_ns or time.monotonic_ns)
     task = asyncio.create_task(server.run())
     try:
         await until(lambda: server.path.exists() or bool(server.problem) or task.done())

@@ -83,7 +83,7 @@ def test_what_the_kernel_cannot_show_is_unconfirmed(tmp_path: Path) -> None:
             assert (first.process, first.thread, second.thread) == (os.getpid(), None, None)  # 1 is no thread of ours
             assert server.notes == ("polled queues: 2 more are not listed",)
         await queues_when(server, lambda queues: not queues)
-        assert server.notes == ()
+        assert not server.notes
 
     play(tmp_path, act)
 
@@ -96,9 +96,10 @@ def test_what_the_kernel_cannot_show_is_unconfirmed(tmp_path: Path) -> None:
         [encode(Report((LO, LO)))],
         [encode(Hello("again"))],
         [bytes(200_000)],
+        [b'{"x":' + b"[" * 100_000],
         [encode(Report(()))] * 200,
     ],
-    ids=["no JSON", "unknown key", "a queue twice", "a second hello", "too long", "a flood"],
+    ids=["no JSON", "unknown key", "a queue twice", "a second hello", "too long", "too deep", "a flood"],
 )
 def test_invalid_messages_end_the_connection(tmp_path: Path, packets: list[bytes]) -> None:
     async def act(server: NicServer) -> None:

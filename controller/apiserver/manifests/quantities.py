@@ -24,7 +24,7 @@ _MILLI: Final = re.compile(r"(\d{1,9})m", re.ASCII)
 _PARTS: Final = ("m", "u", "n")
 """Suffixes of Kubernetes for parts of a byte: 100m is hardly ever meant."""
 _MOST_BYTES: Final = 1 << 53
-"""Of the API's numbers, which JSON's readers hold as floats."""
+"""Maximum number of the API, as many readers of JSON hold numbers as floats."""
 _NUMBER: Final = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
 _TIME: Final = re.compile(r"(?P<number>\d{1,9}(\.\d{1,9})?) ?(?P<unit>ms|s|min|h|d)", re.ASCII)
 _TIMES: Final[Mapping[str, Decimal]] = {

@@ -11,7 +11,7 @@ import typer
 
 from controller.apps.cli.network.path_server import SERVER, Server, ask_at, flow_name
 from controller.apps.cli.shared.output import Cells, Format, FormatOption, OneFormat, show, utc
-from controller.apps.cli.shared.units import percent, seconds
+from controller.apps.cli.shared.units import percent_of, seconds
 
 if TYPE_CHECKING:
     from controller.network.paths.records.values import DrainChange, DrainEffect
@@ -99,14 +99,14 @@ def _lines(change: DrainChange, effect: DrainEffect, *, what_if: bool) -> Iterat
     if effect.hosts:
         yield f"traffic of {', '.join(effect.hosts)} stays: they have no other switch"
     if effect.others:
-        verb = "follow" if change.drained else "may return by"
-        yield f"{effect.others} measured flows that are not managed {verb} base routes"
+        verb = "follows" if change.drained else "may return by"
+        yield f"measured traffic that is not managed {verb} base routes: {effect.others} of its 5-tuples are there"
     before = _link(effect.fullest_before, effect.utilisation_before)
     yield f"fullest link: before {before}, after {_link(effect.fullest_after, effect.utilisation_after)}"
 
 
 def _link(link: LinkKey | None, share: float) -> str:
-    return f"{percent(share)} %" if link is None else f"{link} at {percent(share)} %"
+    return f"{percent_of(share)} %" if link is None else f"{link} at {percent_of(share)} %"
 
 
 def _user() -> str:

@@ -58,8 +58,8 @@ def test_events_rules_and_pins_are_changed_and_audited() -> None:
         assert {"acknowledge", "drain", "rules", "pin"} <= set(me["may"])
         await acknowledged(client)
         await changed_rules(client)
-        await pinned(client)
         await drained(client)
+        await pinned(client)
         async with browser(served) as viewer:
             await signed_in(served, viewer, viewer=True)
             assert (await viewer.get("/v1/view/me")).json()["may"] == []

@@ -15,10 +15,9 @@ from collectors.events.changes import RuleState
 from collectors.events.rules import Rule
 from collectors.feed import events_pb2, feed_pb2, records_pb2
 from collectors.feed.events import event_of, events_of, rules_message, state_of
-from collectors.feed.moves import moves_message
 from collectors.feed.records import drops_of, record_columns_of
 from collectors.feed.signals import signals_of
-from collectors.feed.statuses import statuses_message
+from collectors.feed.statuses import moves_message, statuses_message
 from collectors.record_columns import RecordColumns
 from collectors.settings import FeedClientSettings
 from collectors.values import (

@@ -1,22 +1,25 @@
-"""Messages that carry the controller's reports of link conditions."""
+"""Messages to the collector: the controller's reports of link conditions, the path server's of its decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from collectors.feed import feed_pb2
 from collectors.feed import links_pb2 as messages
-from collectors.feed.columns import Columns
+from collectors.feed.columns import Columns, put, take
 from collectors.feed.keys import links_in, links_out
-from collectors.values import LinkStatus
+from collectors.values import FlowMove, LinkStatus
 from dataplane.rpc.errors import MessageError
 from dataplane.topology.values import LinkKey
 
 MAX_CAUSE: Final = 500
 """Most characters of a dead link's cause."""
+MOST_MOVES: Final = 1000
 
 _STATUSES: Final = Columns(LinkStatus, messages.LinkStatuses)
+_MOVE: Final = ("time_ns", "src_host", "dst_host", "protocol", "src_port", "dst_port", "reason", "gain_ns")
 
 
 def statuses_message(statuses: Mapping[LinkKey, LinkStatus]) -> messages.LinkStatuses:
@@ -39,3 +42,23 @@ def statuses_of(message: messages.LinkStatuses) -> dict[LinkKey, LinkStatus]:
     if longest > MAX_CAUSE:
         raise MessageError(f"LinkStatuses.cause has {longest} characters; at most {MAX_CAUSE} are accepted")
     return dict(zip(links, _STATUSES.read(message, len(links)), strict=True))
+
+
+def moves_message(moves: Sequence[FlowMove]) -> feed_pb2.FlowMoves:
+    """Return moves as a message."""
+    message = feed_pb2.FlowMoves()
+    for move in moves:
+        put(message.moves.add(old_path=move.old_path, new_path=move.new_path), move, _MOVE)
+    return message
+
+
+def moves_of(message: feed_pb2.FlowMoves) -> tuple[FlowMove, ...]:
+    """Return the moves of a message; raise MessageError for too many."""
+    if len(message.moves) > MOST_MOVES:
+        raise MessageError(f"{len(message.moves)} moves are more than {MOST_MOVES}")
+    return tuple(map(_move_of, message.moves))
+
+
+def _move_of(message: feed_pb2.FlowMove) -> FlowMove:
+    *known, reason, gain_ns = take(message, _MOVE)
+    return FlowMove(*known, tuple(message.old_path), tuple(message.new_path), reason, gain_ns)

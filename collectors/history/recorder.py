@@ -62,7 +62,7 @@ class Observed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """What the event loop has gathered since the last rows."""
+    """Events, notes and moves gathered by the event loop since the last rows."""
 
     events: tuple[Event, ...]
     notes: tuple[tuple[int, Event], ...]

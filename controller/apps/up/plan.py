@@ -158,7 +158,7 @@ class _Maker:
     topology: Topology
     watches: tuple[Watch, ...]
     sends: bool
-    """Whether hosts of the fabric send all the time."""
+    """True if hosts of the fabric send all the time."""
 
     @property
     def topology_file(self) -> str:

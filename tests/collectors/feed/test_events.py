@@ -25,7 +25,7 @@ from collectors.feed.events import (
     state_message,
     state_of,
 )
-from collectors.feed.moves import moves_message, moves_of
+from collectors.feed.statuses import moves_message, moves_of
 from collectors.values import Event, EventNote, FlowMove, Phase, ReporterKey
 from dataplane.rpc.errors import MessageError
 from tests.collectors.feed.drawn import EVENTS

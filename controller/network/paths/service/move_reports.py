@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from collectors.errors import FeedError
-from collectors.feed.moves import MOST_MOVES
+from collectors.feed.statuses import MOST_MOVES
 from collectors.values import FlowMove
 from controller.network.paths.deciding.decide import Decision
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from collectors.values import LINK_FIGURES, FlowKey, LinkState, PathState
-from controller.apiserver.view.state import MOST_FLOWS, NetworkView, flow_text, move_value
+from collectors.values import LINK_FIGURES, FlowKey, FlowMove, LinkState, PathState
+from controller.apiserver.view.state import MOST_FLOWS, NetworkView, flow_text, move_value, spec_of_move
 from controller.common.errors import NotFoundError
 from controller.network.intents import FlowSpec
-from controller.network.paths.deciding.decide import Decision
 from controller.network.paths.deciding.graph import PathFigures
 from controller.network.paths.records.values import Explanation
 from controller.network.paths.service.move_reports import move_of

@@ -34,7 +34,8 @@ class Clients:
     routes: RouteClient | None
 
 
-Follow: TypeAlias = Callable[[NetworkView, ViewSettings, Callable[[], int]], AbstractAsyncContextManager[Clients | None]]
+Now: TypeAlias = Callable[[], int]
+Follow: TypeAlias = Callable[[NetworkView, ViewSettings, Now], AbstractAsyncContextManager[Clients | None]]
 """Keeps a view current while the block runs, and yields the clients that it does so by, None for none."""
 
 

@@ -44,7 +44,7 @@ def events_of(message: messages.Events) -> tuple[Event, ...]:
 
 def event_message(event: Event) -> messages.Event:
     """Return an event as a message."""
-    message = messages.Event(phase=_PHASES.numbers[event.phase])
+    message = messages.Event(phase=_PHASES.numbers[event.phase])  # type: ignore[arg-type]  # a number is a member
     put(message, event, _EVENT)
     _write_subject(message, event.subject)
     for row in event.evidence:
@@ -127,7 +127,7 @@ def _subject_of(message: messages.Event) -> Subject:
 
 
 def _rule_message(rule: Rule) -> messages.Rule:
-    message = messages.Rule(scope=_SCOPES.numbers[rule.scope], match=rule.match)
+    message = messages.Rule(scope=_SCOPES.numbers[rule.scope], match=rule.match)  # type: ignore[arg-type]  # as above
     put(message, rule, _RULE)
     if rule.change is not None:
         put(message.change, rule.change, _CHANGE)

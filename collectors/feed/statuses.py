@@ -60,5 +60,6 @@ def moves_of(message: feed_pb2.FlowMoves) -> tuple[FlowMove, ...]:
 
 
 def _move_of(message: feed_pb2.FlowMove) -> FlowMove:
-    *known, reason, gain_ns = take(message, _MOVE)
-    return FlowMove(*known, tuple(message.old_path), tuple(message.new_path), reason, gain_ns)
+    time_ns, src, dst, protocol, src_port, dst_port, reason, gain_ns = take(message, _MOVE)
+    paths = tuple(message.old_path), tuple(message.new_path)
+    return FlowMove(time_ns, src, dst, protocol, src_port, dst_port, *paths, reason, gain_ns)

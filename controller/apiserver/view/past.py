@@ -260,8 +260,8 @@ class Past:
     async def _moves(self, from_ns: int, to_ns: int) -> tuple[FlowMove, ...]:
         rows = await self._ask(_MOVES, from_ns - SHOWN_NS, to_ns, most=_MOST_MOVES)
         return tuple(
-            FlowMove(1000 * at, *flow, tuple(old), tuple(new), reason, gain_ns)
-            for at, *flow, old, new, reason, gain_ns in reversed(rows)
+            FlowMove(1000 * at, src, dst, protocol, src_port, dst_port, tuple(old), tuple(new), reason, gain_ns)
+            for at, src, dst, protocol, src_port, dst_port, old, new, reason, gain_ns in reversed(rows)
         )
 
     async def _ask(self, statement: str, start_ns: int, end_ns: int, **values: object) -> list[tuple[Any, ...]]:

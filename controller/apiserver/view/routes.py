@@ -30,14 +30,14 @@ from controller.apiserver.view.answers import (
     unmanaged_answer,
     why_answer,
 )
-from controller.apiserver.view.changes import event_changes, may_of, rule_changes
+from controller.apiserver.view.changes.drains import drain_changes
+from controller.apiserver.view.changes.events import event_changes, may_of, rule_changes
+from controller.apiserver.view.changes.pins import pin_changes
+from controller.apiserver.view.changes.pods import pod_changes
 from controller.apiserver.view.costs import MOST_HOSTS, Costs
-from controller.apiserver.view.drains import drain_changes
 from controller.apiserver.view.files import PageFiles
 from controller.apiserver.view.following import Follow, followed
 from controller.apiserver.view.jobs import jobs_value
-from controller.apiserver.view.pins import pin_changes
-from controller.apiserver.view.pods import pod_changes
 from controller.apiserver.view.signing_in import SignIns, as_viewer
 from controller.apiserver.view.state import MOST_FLOWS, NetworkView
 from controller.apiserver.view.streaming import Broadcast

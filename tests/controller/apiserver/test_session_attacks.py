@@ -66,7 +66,9 @@ async def greeting(_: PodSessionRequest) -> AsyncIterator[Frame]:
 async def next_request(client: ApiClient, node: str) -> PodSessionRequest:
     """Return the first session request to a node."""
     async with aclosing(client.node_sessions(node)) as requests:
-        return await anext(requests)
+        request = await anext(requests)
+        assert isinstance(request, PodSessionRequest)
+        return request
 
 
 def test_only_the_node_of_the_pod_answers(play: Play) -> None:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from collectors.events.changes import RuleChange, RuleState
 from collectors.events.standard import STANDARD_RULES
-from controller.apiserver.view.rules import rules_answer
+from controller.apiserver.view.changes.rules import rules_answer
 from dataplane.topology.file import load_topology
 
 DOWN, NO_TELEMETRY = 254, 255

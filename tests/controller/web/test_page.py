@@ -140,7 +140,7 @@ def test_a_link_is_drained_and_put_back(visit: Visit, view: ComputedView) -> Non
     visit.sees("new <b>optics</b>")
     assert view.elements == {"kscy<->dnvr": "new <b>optics</b>"}
     visit.page.get_by_role("button", name="Undo").click()
-    wait_until(lambda: not view.elements, PATIENCE_MS / 1000)
+    wait_until(lambda: not view.elements, "it is still drained", limit_s=PATIENCE_MS / 1000)
     visit.page.get_by_role("button", name="Drain …").wait_for()
     assert visit.said == []
 

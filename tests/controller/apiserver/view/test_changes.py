@@ -11,8 +11,8 @@ import httpx
 
 from collectors.collector import Collector
 from collectors.events.rules import ChangeSettings, Rule
-from controller.apiserver.view.changes import may_of
-from controller.apiserver.view.rules import condition_of, rule_of, text_of
+from controller.apiserver.view.changes.events import may_of
+from controller.apiserver.view.changes.rules import condition_of, rule_of, text_of
 from dataplane.rpc.access import Principal, Right, Role
 from tests.controller.apiserver.api_server import Served
 from tests.controller.apiserver.view.test_browsers import browser, play, signed_in

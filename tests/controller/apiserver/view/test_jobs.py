@@ -122,7 +122,7 @@ def test_jobs_of_the_past_come_from_the_history(tmp_path: Path) -> None:
         seen = Observation(at_ns, dataclasses.replace(snapshot(), jobs=states))
         writer.write(rows.batches(seen), at_ns)
     writer.close()
-    past = Past(tmp_path, NetworkView(build_topology(), lambda: 0, []), None)
+    past = Past(tmp_path, NetworkView(build_topology(), lambda: 0, []))
     held = asyncio.run(past.jobs((NOON_S + 1) * S_NS))
     assert {key: (state.name, state.reported) for key, state in held.items()} == {JobKey(3, "s2"): ("resnet", 200)}
     (state,) = held.values()

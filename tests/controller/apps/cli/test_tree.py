@@ -49,7 +49,7 @@ WITHOUT_FORMAT = {
 }
 """Commands without rows or values, with the reason, in addition to those recognised by name."""
 CHANGES = {"add", "apply", "cancel", "change", "delete", "drive", "end", "put", "remove", "report", "revoke", "set"}
-CHANGES |= {"write", "submit", "build", "release"}
+CHANGES |= {"acknowledge", "write", "submit", "build", "release"}
 DAEMONS = {"collector", "controller", "extend", "serve", "worker"}
 
 

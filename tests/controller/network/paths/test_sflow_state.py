@@ -15,7 +15,7 @@ from dataplane.clock import NS_PER_S, VirtualClock
 from dataplane.topology.values import Endpoint, HostNode, Link, LinkKey, Topology
 from dataplane.wire import sflow
 from dataplane.wire.packet import udp_frame
-from dataplane.wire.sflow import CounterSample, Datagram, InterfaceCounters, PacketSample, SampledPacket
+from dataplane.wire.sflow import CounterSample, Datagram, InterfaceCounters, PacketSample, Sample, SampledPacket
 from tests.collectors.reports import build_topology
 
 AGENTS = {f"s{number}": IPv4Address(f"192.0.2.{number}") for number in (1, 2, 3)}
@@ -70,11 +70,12 @@ def test_a_flow_leaves_a_full_link() -> None:
         ]
         counters = InterfaceCounters(3, 10**9, True, 0, 0, 0, 0, octets, octets // 1_500, octets // 15_000, 0)
         octets += 125_000_000
-        for switch, said in (
-            ("s1", [*samples, CounterSample(1, counters)]),
-            ("s3", [_sample(host, 3, 2) for host in HOSTS]),
-        ):
-            datagram = Datagram(AGENTS[switch], 0, 1, 1_000 * second, tuple(said))
+        said: dict[str, list[Sample]] = {
+            "s1": [*samples, CounterSample(1, counters)],
+            "s3": [_sample(host, 3, 2) for host in HOSTS],
+        }
+        for switch, about in said.items():
+            datagram = Datagram(AGENTS[switch], 0, 1, 1_000 * second, tuple(about))
             state.receive(sflow.encode(datagram), AGENTS[switch])
         result = core.step(collector.snapshot(), clock.now_ns())
         if result is not None:

@@ -34,7 +34,7 @@ def test_job_changes_are_in_the_switches_when_acknowledged() -> None:
             assert job.epoch == 1
             assert set(job.aggregators) == {"h1", "h2", "h5"}
             assert len(set(job.aggregators.values())) > 1
-            assert service._switches(job.number)
+            assert service._place(job.number).switches
             left = await made(run, service, Remove(1, job.number, "h2"))
             assert (left.epoch, set(left.aggregators)) == (2, {"h1", "h5"})
             joined = await made(run, service, Join(1, job.number, Worker("h3", 20_001), "token"))
@@ -56,7 +56,7 @@ def test_refused_join_leaves_the_others_in_a_newer_epoch() -> None:
             settings = JobSettings(listen=f"unix:{folder}/jobs")
             service = JobService(settings, run.lab.topology, run.jobs, run.lab.clock, change_ns=1)
             job = await made(run, service, Create(1, WORKERS, 8, 4))
-            leaf = next(name for name in service._switches(job.number) if name.startswith("leaf"))
+            leaf = next(name for name in service._place(job.number).switches if name.startswith("leaf"))
             run.lab.switches[leaf].refuse = lambda update: update.key.table == "aggregation_replicas"
             with pytest.raises(ControllerError, match=f"switch {leaf}: write: RESOURCE_EXHAUSTED"):
                 await run.of(service._carry_out(Join(1, job.number, Worker("h3", 20_001), "token")))

@@ -14,7 +14,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from collectors.events.rules import Rule
 from collectors.feed.client import FeedClient
 from controller.apiserver.server.gate import WHAT
-from controller.apiserver.view.rules import checked_answer, rule_of, rules_answer, without
+from controller.apiserver.view.changes.rules import checked_answer, rule_of, rules_answer, without
 from controller.apiserver.view.state import NetworkView
 from controller.common.errors import (
     ApiError,

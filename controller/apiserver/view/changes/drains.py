@@ -10,7 +10,7 @@ from litestar import Response, get, post
 from litestar.params import JSONBody, QueryParameter
 
 from controller.apiserver.server.gate import WHAT
-from controller.apiserver.view.changes import Asked, Text, check_may, json_response, refusals
+from controller.apiserver.view.changes.events import Asked, Text, check_may, json_response, refusals
 from controller.apiserver.view.state import NetworkView, flow_text
 from controller.network.intents import FlowSpec
 from controller.network.paths.records.values import DrainChange, DrainEffect, StayingFlow

@@ -10,7 +10,7 @@ from litestar.params import JSONBody
 
 from controller.apiserver.server.gate import WHAT
 from controller.apiserver.view.answers import spec_of
-from controller.apiserver.view.changes import Asked, check_may, json_response, refusals
+from controller.apiserver.view.changes.events import Asked, check_may, json_response, refusals
 from controller.apiserver.view.state import NetworkView, flow_text
 from controller.network.intents import FlowSpec
 from controller.network.paths.service.client import RouteClient

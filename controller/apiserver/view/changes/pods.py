@@ -16,7 +16,7 @@ from controller.apiserver.resources.pod import POD
 from controller.apiserver.resources.pod_group import POD_GROUP
 from controller.apiserver.server.gate import WHAT
 from controller.apiserver.service import Service
-from controller.apiserver.view.changes import Asked, json_response, may_of
+from controller.apiserver.view.changes.events import Asked, json_response, may_of
 from controller.common.errors import ForbiddenError, InvalidError, NotFoundError, StaleError
 from dataplane.config import Strict
 from dataplane.errors import ConfigError

@@ -16,9 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 ROOT = Path(__file__).parents[1]
-PICTURES = {"light": ROOT / "docs/start/page.png", "dark": ROOT / "docs/start/page-dark.png"}
+Scheme = Literal["light", "dark"]
+PICTURES: dict[Scheme, Path] = {"light": ROOT / "docs/start/page.png", "dark": ROOT / "docs/start/page-dark.png"}
 _COMMAND = [sys.executable, "-m", "controller.apps.cli"]
 _PATIENCE_MS = 600_000
 _SETTLED_MS = 20_000

@@ -11,9 +11,8 @@ from litestar.params import JSONBody
 
 from controller.apiserver.manifests import read_text
 from controller.apiserver.manifests.planning import Action, Step, step_of
-from controller.apiserver.resources import Kind, Pod, PodGroup
+from controller.apiserver.resources import KINDS, Kind, Pod, PodGroup
 from controller.apiserver.resources.pod import POD
-from controller.apiserver.resources.pod_group import POD_GROUP
 from controller.apiserver.server.gate import WHAT
 from controller.apiserver.service import Service
 from controller.apiserver.view.changes.events import Asked, json_response, may_of
@@ -56,7 +55,7 @@ async def _planned(service: Service, principal: Principal, text: str) -> list[St
     except ConfigError as error:
         raise InvalidError(str(error)) from None
     steps = list[Step]()
-    for entry in sorted(scripted, key=lambda entry: isinstance(entry.resource, Pod)):
+    for entry in sorted(scripted, key=lambda entry: _kind(entry.resource) is POD):
         current: Pod | PodGroup | None = None
         with suppress(NotFoundError):
             current, _ = await service.get(principal, _kind(entry.resource), entry.resource.metadata.name)
@@ -80,7 +79,7 @@ async def _write(service: Service, principal: Principal, step: Step) -> None:
 
 
 def _kind(resource: Pod | PodGroup) -> Kind[Any]:
-    return POD if isinstance(resource, Pod) else POD_GROUP
+    return KINDS.of_type(type(resource))
 
 
 def _value(step: Step) -> dict[str, Any]:

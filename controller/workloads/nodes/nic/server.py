@@ -16,24 +16,17 @@ import stat
 import struct
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from controller.apiserver.resources.nic import MOST_QUEUES, NicMode, NicModeAnswer, NicModeRequest, PolledQueue
 from controller.workloads.nodes.deciding.queues import Granted, GrantRule, Poller, granted
 from controller.workloads.nodes.errors import NodeError
-from controller.workloads.nodes.nic.kernel import (
-    Examination,
-    ThreadReading,
-    examine,
-    inode_of,
-    namespace_of_process,
-    processor_shares,
-    read_thread,
-)
+from controller.workloads.nodes.nic.kernel import Examination, examine, inode_of, namespace_of_process
+from controller.workloads.nodes.nic.peers import Peer
+from controller.workloads.nodes.nic.rows import QueueRows
 from controller.workloads.nodes.settings import NicSection
 from dataplane.clock import NS_PER_S
 from dataplane.local.deadline import local_timeout
@@ -81,25 +74,6 @@ _MOST_SAID: Final = 256
 _WRITABLE_BY_OTHERS: Final = 0o022
 
 
-@dataclass(slots=True, eq=False)
-class _Peer:
-    """A connected process."""
-
-    connection: socket.socket
-    poller: Poller
-    namespace: int | None
-    seen_ns: int
-    states: tuple[QueueState, ...] = ()
-    left_out: int = 0
-    claims: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Granted queues, with the job that they were granted for."""
-    examination: Examination | None = None
-    examined_ns: int = 0
-    second: int = 0
-    messages: int = 0
-    orders: dict[int, asyncio.Future[Outcome]] = field(default_factory=dict)
-
-
 class NicServer:
     """See the module; `run` until cancelled, in one event loop.
 
@@ -123,7 +97,7 @@ class NicServer:
         self._others = frozenset(user for rule in self._rules for user in rule.users) - {os.geteuid(), 0}
         self._folder = None if section.socket is not None else own_folders()[0]
         self.path = Path(section.socket or f"{self._folder}/nic-{node}.sock")
-        self._peers: dict[int, _Peer] = {}
+        self._peers: dict[int, Peer] = {}
         self._waiting: Counter[int] = Counter()
         """Connections by user that have not introduced themselves yet."""
         self._change: asyncio.TimerHandle | None = None
@@ -131,7 +105,7 @@ class NicServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._said: dict[str, int] = {}
         self._grants_from_ns = now_ns() + round(settle_s * NS_PER_S)
-        self._before: Mapping[tuple[int, int], tuple[int, int]] = {}
+        self._rows = QueueRows(self._namespace)
         self.problem = ""
         """Reason why no process can report; empty if they can."""
 
@@ -174,12 +148,7 @@ class NicServer:
     def queues(self) -> tuple[PolledQueue, ...]:
         """Return all reported queues, with what the kernel says of their threads since the last call."""
         now_ns = self._now_ns()
-        live = list(self._live(now_ns))
-        readings = self._read_threads(live)
-        now = {key: (now_ns, reading.cpu_ns) for key, reading in readings.items()}
-        shares, self._before = processor_shares(self._before, now), now
-        rows = (self._row(peer, state, readings, shares) for peer in live for state in peer.states)
-        return tuple(sorted(rows, key=lambda row: (row.device, row.queue, row.process)))[:MOST_QUEUES]
+        return self._rows.all(list(self._live(now_ns)), now_ns)
 
     async def set_mode(self, request: NicModeRequest) -> NicModeAnswer:
         """Have a process change the mode of a queue's thread; return what is in force. Raises NodeError."""
@@ -201,10 +170,9 @@ class NicServer:
         mine |= {(state.device, state.index, state.queue): state for state in outcome.queues}
         peer.states = tuple(mine.values())
         self._note_change()
-        readings = self._read_threads([peer])
-        return NicModeAnswer(queues=tuple(self._row(peer, state, readings, {}) for state in outcome.queues))
+        return NicModeAnswer(queues=self._rows.of(peer, outcome.queues))
 
-    async def _ordered(self, peer: _Peer, request: NicModeRequest) -> Outcome:
+    async def _ordered(self, peer: Peer, request: NicModeRequest) -> Outcome:
         self._number += 1
         number = self._number
         answered: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -220,62 +188,11 @@ class NicServer:
         finally:
             peer.orders.pop(number, None)
 
-    def _row(
-        self,
-        peer: _Peer,
-        state: QueueState,
-        readings: Mapping[tuple[int, int], ThreadReading],
-        shares: Mapping[tuple[int, int], float],
-    ) -> PolledQueue:
-        poller = peer.poller
-        key = (poller.process, state.thread)
-        if key not in readings:
-            key = (poller.process, 0)
-        reading = readings.get(key)
-        confirmed = frozenset() if peer.examination is None else peer.examination.confirmed
-        claim = peer.claims.get((state.device, state.queue))
-        return PolledQueue(
-            device=state.device,
-            queue=state.queue,
-            kind=state.kind,
-            network_namespace=None if peer.namespace == inode_of(self._namespace) else peer.namespace,
-            program=poller.program,
-            process=poller.process,
-            user=poller.user,
-            is_confirmed=(state.device, state.kind) in confirmed,
-            is_granted=claim is not None,
-            job=claim or "",
-            thread=key[1] or None,
-            core=None if reading is None else reading.core,
-            mode=NicMode(state.mode),
-            modes=tuple(map(NicMode, state.modes)),
-            received=state.received,
-            received_bytes=state.received_bytes,
-            sent=state.sent,
-            sent_bytes=state.sent_bytes,
-            dropped=state.dropped,
-            polls=state.polls,
-            empty_polls=state.empty_polls,
-            cpu_share=shares.get(key),
-        )
-
-    def _read_threads(self, peers: Sequence[_Peer]) -> dict[tuple[int, int], ThreadReading]:
-        """Return what the kernel says of each polling thread; of the process if it has no such thread."""
-        readings: dict[tuple[int, int], ThreadReading] = {}
-        for peer in peers:
-            process = peer.poller.process
-            for thread in {state.thread for state in peer.states}:
-                if (reading := read_thread(process, thread)) is not None:
-                    readings[process, thread] = reading
-                elif (whole := read_thread(process, 0)) is not None:
-                    readings[process, 0] = whole
-        return readings
-
-    def _live(self, now_ns: int) -> Iterator[_Peer]:
+    def _live(self, now_ns: int) -> Iterator[Peer]:
         return (peer for peer in self._peers.values() if not self._is_silent(peer, now_ns))
 
     @staticmethod
-    def _is_silent(peer: _Peer, now_ns: int) -> bool:
+    def _is_silent(peer: Peer, now_ns: int) -> bool:
         return now_ns - peer.seen_ns > _SILENT_NS
 
     # ---- connections
@@ -353,7 +270,7 @@ class NicServer:
                         order.set_exception(ConnectionResetError())
                 self._note_change()
 
-    async def _meet(self, connection: socket.socket, process: int, user: int) -> _Peer | None:
+    async def _meet(self, connection: socket.socket, process: int, user: int) -> Peer | None:
         """Return the process at the other end, None if it is refused."""
         try:
             async with local_timeout(_HELLO_S, "polled queues: a process's first message"):
@@ -376,7 +293,7 @@ class NicServer:
             async with local_timeout(_HELLO_S, "polled queues: a process's welcome"):
                 await _send(connection, welcome)
                 if problem is None and isinstance(hello, Hello):
-                    peer = _Peer(connection, Poller(hello.program, process, user), namespace, self._now_ns())
+                    peer = Peer(connection, Poller(hello.program, process, user), namespace, self._now_ns())
                     self._peers[connection.fileno()] = peer
                     return peer
         if problem is not None:
@@ -386,7 +303,7 @@ class NicServer:
     def _of_user(self, user: int) -> int:
         return sum(peer.poller.user == user for peer in self._peers.values())
 
-    async def _follow(self, peer: _Peer) -> None:
+    async def _follow(self, peer: Peer) -> None:
         """Handle a process's messages until its connection or it has ended."""
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         process = _pidfd(peer)
@@ -409,14 +326,14 @@ class NicServer:
             loop.remove_reader(process)
             os.close(process)
 
-    def _count(self, peer: _Peer) -> None:
+    def _count(self, peer: Peer) -> None:
         second = self._now_ns() // NS_PER_S
         peer.messages = peer.messages + 1 if second == peer.second else 1
         peer.second = second
         if peer.messages > _MOST_A_SECOND:
             raise ValueError(f"it sends more than {_MOST_A_SECOND} messages a second")
 
-    async def _handle(self, peer: _Peer, message: FromProcess) -> None:
+    async def _handle(self, peer: Peer, message: FromProcess) -> None:
         match message:
             case Report():
                 await self._take(peer, message)
@@ -429,7 +346,7 @@ class NicServer:
             case Hello():
                 raise ValueError("it introduces itself twice")
 
-    async def _take(self, peer: _Peer, report: Report) -> None:
+    async def _take(self, peer: Peer, report: Report) -> None:
         """Take a report that does not contradict the kernel; raise ValueError for another one."""
         keys = {(state.device, state.index, state.queue, state.kind) for state in report.queues}
         if len(keys) < len(report.queues):
@@ -446,7 +363,7 @@ class NicServer:
         if keys != before:
             self._note_change()
 
-    async def _answered(self, peer: _Peer, claim: Claim) -> Grant:
+    async def _answered(self, peer: Peer, claim: Claim) -> Grant:
         """Answer a claim, once processes of an earlier manager's time had time to report."""
         wait_ns = self._grants_from_ns - self._now_ns()
         if self._rules and wait_ns > 0:
@@ -465,12 +382,12 @@ class NicServer:
         return self._told(peer, claim, answer)
 
     @staticmethod
-    def _told(peer: _Peer, claim: Claim, answer: Granted) -> Grant:
+    def _told(peer: Peer, claim: Claim, answer: Granted) -> Grant:
         queues = ", ".join(map(str, answer.queues))
         LOGGER.info("%s gets queue %s of %s as %s", peer.poller, queues, claim.device, answer.kind)
         return Grant(claim.number, answer.kind, answer.queues)
 
-    def _held(self, asking: _Peer) -> dict[tuple[str, int], Poller]:
+    def _held(self, asking: Peer) -> dict[tuple[str, int], Poller]:
         """Return who has which queue in the node's network namespace; silent processes may still poll."""
         own, held = inode_of(self._namespace), dict[tuple[str, int], Poller]()
         for peer in self._peers.values():
@@ -497,7 +414,7 @@ class NicServer:
             LOGGER.warning("%s", line)
 
 
-def _polls(peer: _Peer, request: NicModeRequest) -> bool:
+def _polls(peer: Peer, request: NicModeRequest) -> bool:
     if request.process not in {None, peer.poller.process}:
         return False
     return any(state.device == request.device and request.queue in {None, state.queue} for state in peer.states)
@@ -509,7 +426,7 @@ def _examine_device(process: int, claim: Claim) -> Examination:
     return examine(process, (state,))
 
 
-def _pidfd(peer: _Peer) -> int:
+def _pidfd(peer: Peer) -> int:
     """Return a descriptor that is readable once the process has ended; raise OSError if it has."""
     with suppress(OSError):  # older kernels
         (descriptor,) = struct.unpack("i", peer.connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4))

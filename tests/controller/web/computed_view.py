@@ -313,6 +313,35 @@ class ComputedView:
         ended |= {"reason": "all workers have left", "ended_ns": now_ns - 90_000_000_000}
         return [job, gathering, ended]
 
+    def _system(self) -> dict[str, Any]:
+        """Return sessions, reporters, clocks and drops."""
+        names = [node["name"] for node in self.topology["switches"]]
+        clock = {"group": names[0], "offset_ns": 1_200, "drift_ppb": -30, "uncertainty_ns": 900}
+        drop = {"switch": names[0], "ingress_port": 1, "egress_port": 2, "reason": "queue_full", "packets": 7}
+        return {
+            "controller": {
+                "switches": len(names),
+                "live": names[1:],
+                "problems": [{"switch": names[0], "problem": "no answer within 10 s"}],
+                "pending_entries": 3,
+                "settled": False,
+                "writes": 4_711,
+            },
+            "reporters": [{"switch": name, "received": 1_000, "lost": 2} for name in names],
+            "clocks": [{"switch": name, **clock} for name in names],
+            "drops": [{**drop, "last_ns": time.time_ns()}],
+            "why_no_drops": None,
+        }
+
+    def _costs(self) -> dict[str, Any]:
+        """Return a cost map of the first hosts."""
+        hosts = [host["name"] for host in self.topology["hosts"][:12]]
+        rows = [
+            [None if i == j else (1_000_000 * (1 + (i + j) % 5), 10**9, 0.0, i % 2 == 0) for j in range(len(hosts))]
+            for i in range(len(hosts))
+        ]
+        return {"hosts": hosts, "of": len(self.topology["hosts"]), "rows": rows}
+
     def answer(self, path: str, query: Mapping[str, str]) -> tuple[int, Any]:
         """Answer a question of the page: a status and a body."""
         now_ns = time.time_ns()
@@ -334,6 +363,13 @@ class ComputedView:
             return 200, rules_answer(RuleState((lower, *STANDARD_RULES[1:]), (change,)))
         if path == "/v1/view/jobs":
             return 200, {"at_ns": now_ns, "jobs": self.jobs(now_ns)}
+        if path == "/v1/view/system":
+            return 200, self._system()
+        if path == "/v1/view/costs":
+            return 200, self._costs()
+        if path == "/v1/view/audit":
+            who = {"who": "ada", "role": "user", "method": "POST", "path": "/v1/pods", "status": 201}
+            return 200, {"records": [{**who, "time_ns": now_ns - 60_000_000_000, "what": ""}]}
         kind = path.removeprefix("/v1/")
         if kind in ("nodes", "pods", "tasks", "decisions", "centres"):
             return 200, {"items": _resources(kind, now_ns), "revision": 7}

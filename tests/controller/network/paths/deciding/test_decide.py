@@ -35,6 +35,10 @@ def network(diamond_of: MakeTopology) -> Network:
     return Network(diamond_of((5 * MS, 7 * MS, 5 * MS, 7 * MS, 20 * MS), RATE_BPS))
 
 
+_SAMPLES = 1_000
+"""Enough packets for a load to be no chance."""
+
+
 def link_state(
     network: Network,
     key: str,
@@ -49,7 +53,8 @@ def link_state(
     delay_ns = link.delay_ns + queue_ns
     available = round(link.rate_bps * (1 - used))
     state = LinkState(
-        link.key, link.rate_bps, delay_ns, delay_ns, delay_ns, 0.0, used, available, loss, age_ns, 1, DelaySource.STAMPS
+        *(link.key, link.rate_bps, delay_ns, delay_ns, delay_ns, 0.0, used, available, loss, age_ns),
+        *(_SAMPLES, DelaySource.STAMPS),
     )
     return link.key, state
 

@@ -135,7 +135,7 @@ def pin(page: Any) -> None:
     page.get_by_text("It is moved from s1 → s2 to s1 → s3 → s2.").wait_for()
     page.get_by_text("By the present figures it is").wait_for()
     confirm(page, "Pin")
-    page.get_by_text("Pinned to").wait_for()
+    page.get_by_text("Pinned to", exact=True).wait_for()
     page.get_by_role("button", name="Release …").click()
     confirm(page, "Release")
     page.get_by_text("h1 → h2 is released.").wait_for()

@@ -268,7 +268,7 @@ def test_a_port_that_comes_back_forwards_again(switch: Running, namespace: str) 
 
 def test_what_cannot_start_says_why_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     odd_p4info = tmp_path / "odd.p4info.txtpb"
-    odd_p4info.write_text((BUILD / "fabric.p4info.txtpb").read_text().replace("bitwidth: 7\n", "bitwidth: 6\n"))
+    odd_p4info.write_text((BUILD / "fabric.p4info.txtpb").read_text().replace("bitwidth: 7\n", ""))
     PcapWriter(tmp_path / "in.pcap").close()
     files = ["-i", f"1@{tmp_path / 'in.pcap'},{tmp_path / 'out.pcap'}"]
     grpc_server = ["--", "--grpc-server-addr", f"unix:{tmp_path / 'p4.sock'}"]
@@ -281,7 +281,7 @@ def test_what_cannot_start_says_why_in_one_line(tmp_path: Path, capsys: pytest.C
         (["--no-p4", "--ready-file", "/no/folder"], "/no/folder: No such file or directory"),
         (
             [str(BUILD / "fabric.json"), "--pipeline", "interpreter", "--p4info", str(odd_p4info)],
-            "odd.p4info.txtpb: packet_in: 15 bits are not",
+            "odd.p4info.txtpb: packet_in: field ",
         ),
     ):
         assert main([*arguments, *files, *grpc_server]) == 1

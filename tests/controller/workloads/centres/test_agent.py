@@ -44,7 +44,7 @@ from tests.controller.workloads.centres.centre_world import (
 )
 from tests.left_processes import processes_of_job
 from tests.sandboxes import local_settings
-from tests.waiting import until
+from tests.waiting import HANG_S, until
 
 GOOD = """
 class Good(Kernel):
@@ -320,7 +320,7 @@ def test_a_kernel_that_fails_is_a_failed_probe_with_its_reason(tmp_path: Path) -
                 theirs = replace(use.implementation, entry=f"users_kernel:{case}", library="python", threads=False)
                 spec = replace(probe_task.spec, uses=(replace(use, implementation=theirs, tolerance=1e-9),))
                 await world.client.of(ProbeTask).create(ProbeTask(metadata=Metadata(name=case), spec=spec))
-                task = await world.run(f"p-{case}", probe(case, limit_s=2.5))
+                task = await world.run(f"p-{case}", probe(case, limit_s=2.5 if case == "hang" else HANG_S))
                 assert task.status.phase is TaskPhase.FAILED
                 assert any(problem in reason for reason in task.status.reasons), (case, task.status.reasons)
                 runs = (await world.result_of(task)).status.runs

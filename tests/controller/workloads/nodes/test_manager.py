@@ -124,9 +124,15 @@ def test_pod_of_a_device_that_disappears_is_given_back(tmp_path: Path) -> None:
             pod = await world.in_phase("a", Phase.PENDING)
             gone = f"device {number} of node h1 is gone: {address}: it is not on its bus any more"
             assert pod.status.reasons == (gone,)
+
+            async def is_reported() -> bool:
+                hardware = (await world.client.of(Node).get("h1")).hardware
+                return hardware is not None and [device.number for device in hardware.devices if device.gone] == [
+                    number
+                ]
+
+            await until(is_reported, "the node's report has all devices")
             node = await world.client.of(Node).get("h1")
-            assert node.hardware is not None
-            assert [device.number for device in node.hardware.devices if device.gone] == [number]
             assert f"device {number} is gone: {address}: it is not on its bus any more" in node.status.notes
             with pytest.raises(StaleError, match="Pod a requests 1 gpu, which its binding lacks"):
                 await world.rebind("a", devices=(number,))

@@ -188,6 +188,9 @@ def test_jobs_name_who_holds_them_up(visit: Visit, view: ComputedView) -> None:
 
 
 def test_old_figures_are_named_and_recover(visit: Visit, view: ComputedView) -> None:
+    visit.go("#/map")
+    visit.page.wait_for_selector("tbody tr")  # there are figures that can grow old
+    visit.go("#/now")
     view.problem = "127.0.0.1:9000 refuses connections"
     visit.sees("collector: 127.0.0.1:9000 refuses connections")
     visit.page.wait_for_selector(".banner.bad strong:has-text('The figures are')")

@@ -27,6 +27,7 @@ from controller.network.aggregation.service.settings import JobSettings
 from controller.network.aggregation.settings import AggregationSettings
 from controller.network.content.settings import StoreSettings
 from controller.network.daemon_settings import DaemonSettings, RetrySettings
+from controller.network.gnmi.settings import Hellos
 from controller.network.p4runtime.session import FABRIC_AGGREGATION, fabric_program
 from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.config import document_of
@@ -128,6 +129,8 @@ class JobFabric:
             aggregation=self._aggregation,
             store=self._store,
             retry=RetrySettings(longest_wait_ns=200 * MS),
+            # On a busy machine hellos come late: a link that counts as dead would refuse the jobs.
+            hellos=Hellos(multiplier=20),
         )
         (folder / "controller.yaml").write_text(yaml.safe_dump(document_of(settings)), encoding="utf-8")
         log = stack.enter_context((folder / "controller.log").open("w+", encoding="utf-8"))

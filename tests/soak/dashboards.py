@@ -37,10 +37,7 @@ EMPTY_WHEN_WELL: Final = {"Drops": "asks for drops above 0"}
 """Panels that show nothing while nothing is wrong, with the reason."""
 _TOPOLOGY: Final = "leaf-spine:spines=2,leaves=2,hosts=2"
 _WORKERS: Final = ("h1", "h2", "h3", "h4")
-_SETTINGS: Final = """
-controller: {jobs: {}}
-nodes: {h1: {}, h2: {}}
-"""
+_NODES: Final = "nodes: {h1: {}, h2: {}}\n"
 _WORKER: Final = """
 import sys
 import numpy as np
@@ -52,7 +49,7 @@ with Membership.join(address, job="ring", host=host, workers=int(workers), deadl
     while True:
         member.reducer.all_reduce(values)
 """
-_MANIFEST: Final = "pod: {name: sleeper-%d, command: [sleep, '600'], cpu: 100m}\n"
+_MANIFEST: Final = "pod: {name: sleeper-%d, image: docker.io/library/busybox, command: [sleep, '600'], cpu: 100m}\n"
 
 
 @contextmanager
@@ -107,8 +104,10 @@ def missing_queries(program: str, limit_s: float) -> tuple[list[str], int]:
     folder = Path(tempfile.mkdtemp(prefix="millrace-dashboards-"))
     try:
         with ExitStack() as stack:
-            up = stack.enter_context(running(folder, _TOPOLOGY, "kernel", more=_SETTINGS))
-            state = up.until_green(START_S)
+            jobs = f"unix:{folder}/jobs.sock"
+            served = f'jobs: {{listen: "{jobs}"}}'
+            up = stack.enter_context(running(folder, _TOPOLOGY, "kernel", more=_NODES, controller=served))
+            up.until_green(START_S)
             environ = {
                 **os.environ,
                 "XDG_RUNTIME_DIR": str(folder / "run"),
@@ -116,7 +115,6 @@ def missing_queries(program: str, limit_s: float) -> tuple[list[str], int]:
                 "PYTHONPATH": str(ROOT),
             }
             cli = [sys.executable, "-m", "controller.apps.cli"]
-            jobs = next(daemon.addresses["jobs"] for daemon in state.daemons if daemon.name == "controller")
             for host in _WORKERS:
                 inside = [*cli, "fabric", "exec", host, sys.executable, "-c", _WORKER, jobs, host, str(len(_WORKERS))]
                 worker = subprocess.Popen(inside, env=environ)

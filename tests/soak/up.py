@@ -162,8 +162,13 @@ class ApiWriter:
 
 
 @contextmanager
-def running(folder: Path, topology: str, at: str, *words: str, more: str = "") -> Iterator[Running]:
-    """Run `millrace up` with a state folder and `more` settings while the block lasts."""
+def running(
+    folder: Path, topology: str, at: str, *words: str, more: str = "", controller: str = ""
+) -> Iterator[Running]:
+    """Run `millrace up` with a state folder and `more` settings while the block lasts; `controller` is a line of its.
+
+    The line comes first in the controller's section.
+    """
     environ = {**os.environ, "XDG_RUNTIME_DIR": str(folder / "run"), "HOME": str(folder)}
     # Half of the time in which a process starts would be spent on compiling our own modules.
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -174,8 +179,8 @@ def running(folder: Path, topology: str, at: str, *words: str, more: str = "") -
     state.prepare()
     # A port of its own, so that several run on a machine.
     state.write_settings(topology, Time(at), folder / "run" / "millrace", udp_port=free_port(0))
-    with state.settings.open("a", encoding="utf-8") as file:
-        file.write(more)
+    text = state.settings.read_text("utf-8").replace("controller:\n", f"controller:\n  {controller}\n")
+    state.settings.write_text(text + more, "utf-8")
     command = [sys.executable, "-m", "controller.apps.cli", "up", "--state", str(state.path), *words]
     with (folder / "up.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environ)

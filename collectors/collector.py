@@ -21,7 +21,7 @@ from collectors.record_columns import RecordColumns
 from collectors.reference.core import reference_parts
 from collectors.report_reader import ReportReader
 from collectors.settings import CollectorSettings, Core
-from collectors.state.builder import Completion
+from collectors.state.builder import CompleteLinks, CompletePaths
 from collectors.state.link_notes import LinkNotes
 from collectors.state.record_log import KeptRecords
 from collectors.statistics.sketch import Sketch
@@ -286,10 +286,10 @@ class Collector:
     def _unsubscribe_drops(self, sink: DropSink) -> None:
         self._drop_sinks = without(self._drop_sinks, sink)
 
-    def complete_by(self, completion: Completion) -> None:
+    def complete_by(self, links: CompleteLinks, paths: CompletePaths | None = None) -> None:
         """Complete snapshots with the state that devices export, where sources added before know nothing."""
         with self._lock:
-            self._state.complete_by(completion)
+            self._state.complete_by(links, paths)
 
     def take_exported_drops(self, drops: tuple[DropRecord, ...]) -> None:
         """Take drops that a device's agent noticed; the loss follows from its counters."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
 from typing import Final
 
 import grpc
@@ -17,8 +16,7 @@ from collectors.errors import CollectorError
 from collectors.exporters.gnmi import InterfaceMirror, check_devices, encoding_of, subscription
 from collectors.exporters.links import ExportedLinks
 from collectors.exporters.settings import GnmiDeviceSettings, GnmiSettings
-from collectors.state.link_states import LinkStates
-from collectors.values import FlowKey, LoadSource, PathState
+from collectors.values import LoadSource
 from dataplane.clock import NS_PER_S, Clock
 from dataplane.errors import AccessError, ConfigError
 from dataplane.event_loop.deadlines import loop_timeout
@@ -52,24 +50,11 @@ class GnmiReceiver:
                 raise CollectorError(f"gnmi: device {device.switch} at {device.address!r}: {problem}")
         self._links = ExportedLinks(topology, LoadSource.GNMI, settings.stale_after_ns)
         self._settings, self._clock = settings, clock
-        collector.complete_by(self)
+        collector.complete_by(self._links.complete)
 
     def __str__(self) -> str:
         count = len(self._settings.devices)
         return f"gNMI of {count} device{'s' if count != 1 else ''}"
-
-    def links(self, links: LinkStates, now_ns: int) -> LinkStates:
-        """Return links, completed by what devices counted."""
-        return self._links.complete(links, now_ns)
-
-    def paths(
-        self,
-        paths: Mapping[FlowKey, PathState],
-        links: LinkStates,  # noqa: ARG002 - counters show no flows
-        now_ns: int,  # noqa: ARG002
-    ) -> Mapping[FlowKey, PathState]:
-        """Return the paths as they are."""
-        return paths
 
     async def run(self) -> None:
         """Subscribe until cancelled."""

@@ -167,8 +167,8 @@ class ExportedLinks:
         wanted = (columns["load_source"] == UNKNOWN) & (at_tail | at_head)
         used_bps = np.where(at_tail, tail.used_bps, head.used_bps)
         share = used_bps / self._rate_bps
-        for name, figure in (("utilisation", share), ("newest_utilisation", share)):
-            columns[name] = np.where(wanted, figure, columns[name])
+        for name in ("utilisation", "newest_utilisation"):
+            columns[name] = np.where(wanted, share, columns[name])
         columns["available_bps"] = np.where(wanted, self._rate_bps - used_bps, columns["available_bps"])
         columns["load_source"] = np.where(wanted, LOAD_SOURCES.index(self._source), columns["load_source"])
         age: Integers = np.where(wanted, np.maximum(now_ns - np.where(at_tail, tail.at_ns, head.at_ns), 0), UNKNOWN)

@@ -28,7 +28,7 @@ class SflowReceiver:
         self._socket = bound_socket(settings.address, settings.udp_port, settings.socket_buffer_bytes, "sFlow")
         self._lost = WrappingCount()
         self._counters = collector.counters
-        collector.complete_by(self._state)
+        collector.complete_by(self._state.links, self._state.paths)
 
     def __str__(self) -> str:
         host, port = self._socket.getsockname()[:2]

@@ -18,10 +18,10 @@ from dataplane.clock import NS_PER_MS, NS_PER_S, Clock
 from dataplane.errors import WireError
 from dataplane.topology.addressing import report_source
 from dataplane.topology.values import Endpoint, SwitchNode, Topology
-from dataplane.wire import inner, sflow
+from dataplane.wire import sflow
 from dataplane.wire.drop_reasons import DropReason
 from dataplane.wire.fields import IpAddress
-from dataplane.wire.inner import InnerPacket
+from dataplane.wire.inner import decode_ethernet, decode_ipv4, decode_ipv6
 from dataplane.wire.marking import UNMARKED
 from dataplane.wire.sflow import CounterSample, Datagram, DiscardedPacket, PacketSample, SampledPacket
 
@@ -29,6 +29,8 @@ _UPTIME_WRAPS_MS: Final = 1 << 32
 _ETHERNET_BYTES: Final = 14
 _CLOCK_NS: Final = NS_PER_S
 """The uptime may be in whole seconds (Open vSwitch)."""
+
+_DECODE: Final = {sflow.ETHERNET: decode_ethernet, sflow.IPV4: decode_ipv4, sflow.IPV6: decode_ipv6}
 
 REASONS: Final = {
     **dict.fromkeys(range(16), DropReason.NO_ROUTE),  # ICMP's codes of unreachable destinations
@@ -191,21 +193,14 @@ def agents_of(
 
 def _flow(packet: SampledPacket) -> FlowKey | None:
     """Return a sampled packet's flow, None if it is not IP or cut before its addresses."""
-    found = _decoded(packet)
-    if found is None:
-        return None
-    return FlowKey(found.src, found.dst, found.protocol, found.src_port, found.dst_port)
-
-
-def _decoded(packet: SampledPacket) -> InnerPacket | None:
-    decode = {sflow.ETHERNET: inner.decode_ethernet, sflow.IPV4: inner.decode_ipv4, sflow.IPV6: inner.decode_ipv6}
-    reader = decode.get(packet.protocol)
-    if reader is None:
+    decode = _DECODE.get(packet.protocol)
+    if decode is None:
         return None
     try:
-        return reader(packet.header, UNMARKED)
+        found = decode(packet.header, UNMARKED)
     except WireError:  # cut, or another protocol: it has no flow
         return None
+    return FlowKey(found.src, found.dst, found.protocol, found.src_port, found.dst_port)
 
 
 def _ip_frame_bytes(packet: SampledPacket) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from collectors.clocks.estimator import ClockEstimator
 from collectors.counters import Counters
@@ -43,16 +43,10 @@ _SKETCHES: Final = 16
 """Sketches of links made before other threads get the state."""
 
 
-class Completion(Protocol):
-    """State from other sources, which completes what telemetry measures."""
-
-    def links(self, links: LinkStates, now_ns: int) -> LinkStates:
-        """Return links with more of their figures known."""
-        ...
-
-    def paths(self, paths: Mapping[FlowKey, PathState], links: LinkStates, now_ns: int) -> Mapping[FlowKey, PathState]:
-        """Return flows' paths and further ones."""
-        ...
+CompleteLinks = Callable[[LinkStates, int], LinkStates]
+"""Returns links at a time (ns) with more of their figures known."""
+CompletePaths = Callable[[Mapping[FlowKey, PathState], LinkStates, int], Mapping[FlowKey, PathState]]
+"""Returns flows' paths, and further ones."""
 
 
 class StateBuilder(ABC):
@@ -80,7 +74,8 @@ class StateBuilder(ABC):
             sample_every=self._settings.sample_every,
         )
         self._jobs = JobAccounts(topology, self._settings.jobs, counters)
-        self._completions: tuple[Completion, ...] = ()
+        self._complete_links: tuple[CompleteLinks, ...] = ()
+        self._complete_paths: tuple[CompletePaths, ...] = ()
         self._link_index = {key: index for index, key in enumerate(topology.directed_links)}
 
     @property
@@ -93,9 +88,11 @@ class StateBuilder(ABC):
         """Store that accumulates samples and paths."""
         return self._store
 
-    def complete_by(self, completion: Completion) -> None:
+    def complete_by(self, links: CompleteLinks, paths: CompletePaths | None = None) -> None:
         """Complete snapshots with state from another source, after those added before."""
-        self._completions = (*self._completions, completion)
+        self._complete_links = (*self._complete_links, links)
+        if paths is not None:
+            self._complete_paths = (*self._complete_paths, paths)
 
     def add(self, records: Sequence[HopRecord]) -> None:
         """Take records, those of one report together; late and unordered ones find their place or are counted."""
@@ -171,11 +168,11 @@ class StateBuilder(ABC):
         self._losses.note_reporting(self._stitcher.reporting())
         now_ns = self._clock.now_ns()
         links = self._links(now_ns)
-        for completion in self._completions:
-            links = completion.links(link_states_of(links), now_ns)
+        for complete_links in self._complete_links:
+            links = complete_links(link_states_of(links), now_ns)
         paths = self._paths(self._store.flows(now_ns), links, now_ns)
-        for completion in self._completions:
-            paths = completion.paths(paths, link_states_of(links), now_ns)
+        for complete_paths in self._complete_paths:
+            paths = complete_paths(paths, link_states_of(links), now_ns)
         jobs = self._jobs.states(now_ns)
         return Snapshot(now_ns, links, paths, dict(reporters or {}), self._clocks.states(), jobs)
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import msgspec
 from litestar import Request, Response, Router, get, post
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
@@ -31,7 +30,7 @@ from controller.apiserver.view.answers import (
     why_answer,
 )
 from controller.apiserver.view.changes.drains import drain_changes
-from controller.apiserver.view.changes.events import event_changes, may_of, rule_changes
+from controller.apiserver.view.changes.events import event_changes, json_response, may_of, rule_changes
 from controller.apiserver.view.changes.pins import pin_changes
 from controller.apiserver.view.changes.pods import pod_changes
 from controller.apiserver.view.costs import MOST_HOSTS, Costs
@@ -216,10 +215,10 @@ def _present(network: _Network, broadcast: Broadcast) -> list[Any]:
         limit: Annotated[int, QueryParameter(ge=1, le=MOST_FLOWS)] = MOST_FLOWS, at: _At = None
     ) -> Response[bytes]:
         if at is None:
-            return _json(flows_answer(network.known, limit))
+            return json_response(flows_answer(network.known, limit))
         if network.past is None:
             raise NotFoundError(_NO_HISTORY)
-        return _json(await network.past.flows(at, limit))
+        return json_response(await network.past.flows(at, limit))
 
     @get("/why", operation_id="viewWhy", summary="Why a flow is where it is.")
     async def why(
@@ -227,14 +226,14 @@ def _present(network: _Network, broadcast: Broadcast) -> list[Any]:
     ) -> Response[bytes]:
         flow = spec_of(network.known, FlowSpec(src, dst, protocol, src_port, dst_port))
         if network.routes is None and (move := network.known.newest_move(flow)) is not None:
-            return _json(decided_answer(move))
+            return json_response(decided_answer(move))
         if network.routes is None:
             raise NotFoundError("no path server: view.network_state of the API server's settings names none")
         try:
-            return _json(why_answer(await network.routes.why(flow)))
+            return json_response(why_answer(await network.routes.why(flow)))
         except PathError as error:
             # Not a refusal: that nobody manages the flow is the answer.
-            return _json(unmanaged_answer(network.known, flow, str(error)))
+            return json_response(unmanaged_answer(network.known, flow, str(error)))
 
     return [stream, flows, why]
 
@@ -252,7 +251,7 @@ def _in_time(network: _Network) -> list[Any]:
                 series, problem = await network.past.series(key, since_ns, until_ns), None
             except UnavailableError as error:
                 problem = str(error)
-        return _json({**link_answer(network.known, key), "series": series, "why_no_series": problem})
+        return json_response({**link_answer(network.known, key), "series": series, "why_no_series": problem})
 
     @get("/replay", operation_id="viewReplay", summary="A span of the past, as frames.")
     async def replay(request: _Asked, begin: _Begin, end: _End, speed: _Speed = 1.0) -> Stream:
@@ -270,10 +269,14 @@ def _in_time(network: _Network) -> list[Any]:
         if at is not None:
             if network.past is None:
                 raise NotFoundError(_NO_HISTORY)
-            return _json({"at_ns": at, "jobs": jobs_value((), await network.past.jobs(at), view.topology.host, at)})
+            return json_response(
+                {"at_ns": at, "jobs": jobs_value((), await network.past.jobs(at), view.topology.host, at)}
+            )
         rows, heard_ns = view.jobs
         states = {} if view.snapshot is None else view.snapshot.jobs
-        return _json({"at_ns": network.now_ns(), "jobs": jobs_value(rows, states, view.topology.host, heard_ns)})
+        return json_response(
+            {"at_ns": network.now_ns(), "jobs": jobs_value(rows, states, view.topology.host, heard_ns)}
+        )
 
     costs_of = None if network.view is None else Costs(network.view, network.routes)
 
@@ -281,7 +284,7 @@ def _in_time(network: _Network) -> list[Any]:
     async def costs(hosts: Annotated[int, QueryParameter(ge=1, le=MOST_HOSTS)] = MOST_HOSTS) -> Response[bytes]:
         _ = network.known  # raises NotFoundError
         assert costs_of is not None, "a known network has costs"
-        return _json(await costs_of.value(hosts))
+        return json_response(await costs_of.value(hosts))
 
     return [link, replay, jobs, costs]
 
@@ -306,23 +309,23 @@ def _system(network: _Network, settings: ViewSettings, audit: Path | None) -> li
                 drops = await network.past.drops(now_ns - _SERIES_NS, now_ns)
             except UnavailableError as error:
                 problem = str(error)
-        return _json({**system_value(network.known), "drops": drops, "why_no_drops": problem})
+        return json_response({**system_value(network.known), "drops": drops, "why_no_drops": problem})
 
     @get("/switches/{switch:str}/ports", operation_id="viewPorts", summary="A switch's ports.")
     async def ports(switch: FromPath[str]) -> Response[bytes]:
-        return _json({"ports": ports_value(network.known, switch)})
+        return json_response({"ports": ports_value(network.known, switch)})
 
     @get("/switches/{switch:str}/tables", operation_id="viewTables", summary="The tables of a switch.")
     async def tables(switch: FromPath[str]) -> Response[bytes]:
-        return _json({"tables": await tables_value(*reached(switch))})
+        return json_response({"tables": await tables_value(*reached(switch))})
 
     @get("/switches/{switch:str}/tables/{table:str}", operation_id="viewEntries", summary="A table's entries.")
     async def entries(switch: FromPath[str], table: FromPath[str]) -> Response[bytes]:
-        return _json(await entries_value(*reached(switch), table))
+        return json_response(await entries_value(*reached(switch), table))
 
     @get("/audit", operation_id="viewAudit", summary="The newest records of the audit log.")
     async def records(request: _Asked, limit: Annotated[int, QueryParameter(ge=1, le=1000)] = 200) -> Response[bytes]:
-        return _json({"records": audit_value(audit, request.user, limit)})
+        return json_response({"records": audit_value(audit, request.user, limit)})
 
     return [system, ports, tables, entries, records]
 
@@ -355,10 +358,6 @@ async def _while_valid(caller: Caller, frames: AsyncGenerator[bytes, None]) -> A
             except UnauthorizedError:
                 return
             yield frame
-
-
-def _json(value: Any) -> Response[bytes]:  # noqa: ANN401 - whatever JSON has
-    return Response(msgspec.json.encode(value), media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
 def _may_read(connection: ASGIConnection[Any, Principal, Any, Any], _: BaseRouteHandler) -> None:

@@ -66,7 +66,7 @@ class Network:
         self.collector.subscribe_drops(self.drops.extend)
         sink = self.collector.take_exported_drops
         self.state = SflowState(self.topology, self.settings, self.clock, self.collector.counters, sink)
-        self.collector.complete_by(self.state)
+        self.collector.complete_by(self.state.links, self.state.paths)
 
     def send(self, switch: str, *samples: Sample, source: str | None = None) -> None:
         """Have a switch's agent send a datagram now."""

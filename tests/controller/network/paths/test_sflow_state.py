@@ -59,7 +59,7 @@ def test_a_flow_leaves_a_full_link() -> None:
     topology, clock = _fabric(), VirtualClock()
     collector = Collector(topology, clock)
     state = SflowState(topology, SETTINGS, clock, collector.counters, collector.take_exported_drops)
-    collector.complete_by(state)
+    collector.complete_by(state.links, state.paths)
     core = PathServerCore(topology, DecideSettings(stale_after_ns=90 * NS_PER_S))
     octets, result = 0, None
     for second in range(20):

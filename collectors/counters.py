@@ -131,6 +131,21 @@ class Count(StrEnum):
     SFLOW_QUEUE_FULL = "sflow queue full"
     """sFlow datagrams lost because the socket was full."""
 
+    OTLP_REQUESTS = "otlp requests"
+    """Requests of OTLP exporters, whatever became of them."""
+
+    OTLP_UNKNOWN = "otlp unknown device"
+    """Resources in them that are no device of the settings, or several."""
+
+    OTLP_SKIPPED = "otlp points skipped"
+    """Points of counters without a usable value, or older than the last."""
+
+    OTLP_NO_LINK = "otlp no link"
+    """Counters of interfaces without a cable in the topology."""
+
+    OTLP_RESTARTS = "otlp restarts"
+    """Counters that do not continue those before, such as the first ones: the next give a rate."""
+
     FEED_BATCHES_DROPPED = "feed batches dropped"
     """Batches of records that a slow subscriber of the feed did not get."""
 

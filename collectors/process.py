@@ -14,7 +14,7 @@ from collectors.contests import ContestWatch
 from collectors.events.rules import RuleSettings
 from collectors.events.service import EventService
 from collectors.events.store import EventStore
-from collectors.exporters.settings import GnmiSettings, SflowSettings
+from collectors.exporters.settings import GnmiSettings, OtlpSettings, SflowSettings
 from collectors.feed.server import FeedServer, FeedSettings, MoveSink
 from collectors.history.settings import HistorySettings
 from collectors.ingest.receiver import ReceiverSettings, ReportReceiver
@@ -56,6 +56,9 @@ class CollectorProcessSettings(Strict, frozen=True):
 
     gnmi: GnmiSettings | None = None
     """OpenConfig devices, whose interface counters complete the state of telemetry; null subscribes to none."""
+
+    otlp: OtlpSettings | None = None
+    """Exporters of OTLP metrics, whose interface counters complete the state of telemetry; null receives none."""
 
     sflow: SflowSettings | None = None
     """sFlow agents, whose state completes that of telemetry; null receives none."""
@@ -168,6 +171,12 @@ def _extras(  # noqa: PLR0917 - what a collector has
         gnmi = GnmiReceiver(collector, topology, settings.gnmi, clock)
         extras.append(gnmi)
         undo.callback(gnmi.close)
+    if settings.otlp is not None:
+        from collectors.exporters.otlp_service import OtlpReceiver  # noqa: PLC0415
+
+        otlp = OtlpReceiver(collector, topology, settings.otlp, clock)
+        extras.append(otlp)
+        undo.callback(otlp.close)
     if settings.sflow is not None:
         from collectors.exporters.service import SflowReceiver  # noqa: PLC0415
 

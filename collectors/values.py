@@ -134,6 +134,7 @@ class LoadSource(StrEnum):
     TELEMETRY = "telemetry"
     GNMI = "gnmi"
     SFLOW = "sflow"
+    OTLP = "otlp"
 
 
 @dataclass(frozen=True, slots=True)

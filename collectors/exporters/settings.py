@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta
 
 from dataplane.clock import NS_PER_S
 from dataplane.config import Settings, Strict
 from dataplane.rpc.access.settings import TlsSettings
+from dataplane.rpc.limits import Limits
 from dataplane.wire.sflow import UDP_PORT
 
 
@@ -98,3 +99,55 @@ class GnmiSettings(Settings, frozen=True):
 
     timeout_ns: Annotated[int, Meta(ge=1_000_000)] = 10 * NS_PER_S
     """A device that sends nothing for this long, besides the interval, is connected to again."""
+
+
+Counter: TypeAlias = Literal[
+    "in_octets",
+    "in_unicast_packets",
+    "in_other_packets",
+    "in_errors",
+    "out_octets",
+    "out_unicast_packets",
+    "out_other_packets",
+    "out_discards",
+    "out_errors",
+]
+"""A counter of an interface, since the device began."""
+
+
+class OtlpDeviceSettings(Strict, frozen=True):
+    """A device that exports metrics over OTLP."""
+
+    switch: str
+    """The switch's name in the topology."""
+
+    interfaces: dict[str, int]
+    """The switch's ports by interface name."""
+
+    attributes: dict[str, str] | None = None
+    """Attributes of its resource; null: `host.name` is the switch's name."""
+
+
+class OtlpSettings(Settings, frozen=True):
+    """Reception of interface counters as OTLP metrics over gRPC, such as SONiC's high-frequency telemetry."""
+
+    devices: tuple[OtlpDeviceSettings, ...]
+    """The devices; metrics of others are refused and counted."""
+
+    address: str = "127.0.0.1:4317"
+    """A gRPC address: unix:PATH, or HOST:PORT with port 0 for a free one; others than loopback need `tls`."""
+
+    tls: TlsSettings | None = None
+    """Certificates for HOST:PORT: the server's own, and by `ca` or `tokens` those of accepted exporters."""
+
+    metrics: dict[Counter, str] | None = None
+    """The exporter's names of the counters; null: SONiC's, told by `sai_type_id` and `sai_stat_id`."""
+
+    interface_attribute: str = "interface"
+    """The attribute of a point that names its interface, with `metrics`."""
+
+    stale_after_ns: Annotated[int, Meta(ge=1)] = 10 * NS_PER_S
+    """A link whose counters are older is unknown again."""
+
+    limits: Limits = Limits()
+    """Limits for all exporters together."""

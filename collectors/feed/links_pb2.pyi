@@ -31,6 +31,7 @@ class LoadSource(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LOAD_SOURCE_TELEMETRY: _ClassVar[LoadSource]
     LOAD_SOURCE_GNMI: _ClassVar[LoadSource]
     LOAD_SOURCE_SFLOW: _ClassVar[LoadSource]
+    LOAD_SOURCE_OTLP: _ClassVar[LoadSource]
 
 class LinkCondition(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -51,6 +52,7 @@ LOAD_SOURCE_UNSPECIFIED: LoadSource
 LOAD_SOURCE_TELEMETRY: LoadSource
 LOAD_SOURCE_GNMI: LoadSource
 LOAD_SOURCE_SFLOW: LoadSource
+LOAD_SOURCE_OTLP: LoadSource
 LINK_CONDITION_UNSPECIFIED: LinkCondition
 LINK_CONDITION_UP: LinkCondition
 LINK_CONDITION_DOWN: LinkCondition

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from collectors.exporters.settings import SflowSettings
+from collectors.exporters.settings import OtlpSettings, SflowSettings
 from collectors.settings import FEED_ADDRESS, CollectorSettings
 from controller.acceleration.running.channels import Limits as WorkerLimits
 from controller.apiserver.settings import ApiLimits
@@ -91,6 +91,7 @@ def row_of(begins: str, index: int = 0) -> str:
     [
         ("collector, reports", f"0.0.0.0:{REPORT_UDP_PORT}"),
         ("collector, sFlow", f"{SflowSettings(()).address}:{SflowSettings(()).udp_port}"),
+        ("collector, OTLP", OtlpSettings(()).address),
         ("collector, feed", FEED_ADDRESS),
         ("path server", PATHS_ADDRESS),
         ("job service", JOBS_ADDRESS),

@@ -106,6 +106,7 @@ def _fit(settings: msgspec.Struct) -> Iterator[tuple[str, Check]]:
         case CollectorProcessSettings():
             yield "gnmi", partial(_check_gnmi, settings)
             yield "sflow", partial(_check_sflow, settings)
+            yield "otlp", partial(_check_otlp, settings)
         case FabricSettings():
             yield "reports", partial(_check_reports, settings)
             if settings.program is not None:
@@ -132,6 +133,13 @@ def _check_gnmi(settings: CollectorProcessSettings) -> None:
 def _check_sflow(settings: CollectorProcessSettings) -> None:
     if settings.sflow is not None:
         agents_of(load_topology(settings.topology), settings.sflow.devices, "devices")
+
+
+def _check_otlp(settings: CollectorProcessSettings) -> None:
+    if settings.otlp is not None:
+        from collectors.exporters.otlp import OtlpDevices  # noqa: PLC0415 - needs an optional package
+
+        OtlpDevices(load_topology(settings.topology), settings.otlp, "devices")
 
 
 def _check_schema(settings: DaemonSettings) -> None:

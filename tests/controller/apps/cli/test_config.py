@@ -100,6 +100,11 @@ def test_settings_that_up_refuses_fail_the_check(tmp_path: Path, text: str, prob
     ("daemon", "text", "problem"),
     [
         ("collector", "sflow: {devices: [{switch: x}]}", r"sflow: devices\[0\]: there is no switch 'x' in abilene"),
+        (
+            "collector",
+            "otlp: {devices: [{switch: x, interfaces: {}}]}",
+            r"otlp: devices\[0\]: there is no switch 'x' in",
+        ),
         ("collector", "topology: abilen", r"topology: abilen: is neither a file .* did you mean abilene\?"),
         ("collector", "feed: {address: '127.0.0.1:0', tls: {ca: none.pem}}", r"feed\.tls: none\.pem: .*No such file"),
         ("paths", "tls: {ca: given.yaml}", r"tls: given\.yaml: tls: it holds no PEM certificate"),

@@ -368,4 +368,7 @@ def marking_of(settings: CollectorSettings) -> Marking:
         gre_protocol=settings.int_gre_protocol,
         vxlan_gpe_port=settings.vxlan_gpe_udp_port,
         geneve_port=settings.geneve_udp_port,
+        ifa_protocol=settings.ifa_protocol,
+        ioam_namespace=settings.ioam_namespace,
+        ioam_timestamps=settings.ioam_timestamps,
     )

@@ -13,6 +13,7 @@ from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.own_folder import default_address
 from dataplane.wire.geneve import UDP_PORT as GENEVE_PORT
 from dataplane.wire.int_shim_gre import ETHER_INT
+from dataplane.wire.ioam import TimestampFormat
 from dataplane.wire.marking import EXACT_DSCP
 from dataplane.wire.vxlan_gpe import UDP_PORT as VXLAN_GPE_PORT
 
@@ -194,6 +195,15 @@ class CollectorSettings(Strict, frozen=True):
 
     geneve_udp_port: Port | None = GENEVE_PORT
     """The UDP port of Geneve tunnels that may carry INT, null when none does."""
+
+    ifa_protocol: Annotated[int, Meta(ge=0, le=255)] | None = None
+    """The IP protocol of IFA 2.0 (131 or 253), whose stacks in packets count as INT's; null where none is trusted."""
+
+    ioam_namespace: Annotated[int, Meta(ge=0, le=0xFFFF)] | None = None
+    """The namespace whose IOAM traces in IPv6 packets count as INT's stacks; null where none is trusted."""
+
+    ioam_timestamps: TimestampFormat = TimestampFormat.POSIX
+    """Format of that namespace's timestamps: posix (Linux), ptp or ntp."""
 
     report_udp_port: Port | None = None
     """The reports' own UDP port, null for the topology's: reports about such packets are counted and ignored."""

@@ -185,7 +185,9 @@ def _measured(group: ReportGroup, report: Report, truncated: InnerPacket) -> Mea
         kind=kind,
         remaining_hops=remaining if kind is RecordKind.HOP_BY_HOP else None,
         last_hop=not lost and (last_hop or kind is RecordKind.STACK),
-        missing_hops=lost or (header is not None and (header.hop_count_exceeded or header.mtu_exceeded)),
+        missing_hops=lost
+        or truncated.cut_trace
+        or (header is not None and (header.hop_count_exceeded or header.mtu_exceeded)),
     )
 
 
@@ -196,7 +198,7 @@ def _kind(report: Report, truncated: InnerPacket, remaining: int | None) -> Reco
         return RecordKind.HOP_BY_HOP
     if truncated.int_mx is not None:
         return RecordKind.MX
-    if truncated.int_md is None:
+    if truncated.int_md is None and not truncated.hops:
         return RecordKind.XD
     return RecordKind.INTERMEDIATE if report.intermediate else RecordKind.STACK
 

@@ -1,4 +1,4 @@
-"""The truncated packet inside a telemetry report: its flow and its INT headers.
+"""The truncated packet inside a telemetry report: its flow and its INT headers, or its IFA or IOAM trace.
 
 IP header with options or extension headers, TCP or UDP header with options, a tunnel's header; then, if the packet is
 marked, INT (`inner_int`). The packet may end anywhere after the required parts.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dataplane.errors import WireError
-from dataplane.wire import ethernet, inner_int, ipv4, ipv6, probe_marker, tcp, udp, vlan
+from dataplane.wire import ethernet, ifa, inner_int, ioam, ipv4, ipv6, probe_marker, tcp, udp, vlan
 from dataplane.wire.domain_metadata import FABRIC, SEQUENCE
 from dataplane.wire.ethernet import ETHER_IPV4, ETHER_IPV6, ETHER_VLAN
 from dataplane.wire.fields import IpAddress, need
@@ -38,6 +38,7 @@ _PROTOCOL_IPV6: Final = 41
 # IPv6 extension headers that may precede TCP or UDP (RFC 8200, section 4.1); the second byte of all but the fragment
 # header is their length, in units of 8 bytes without the first 8.
 _EXTENSIONS: Final = frozenset({0, 43, 60})
+_HOP_BY_HOP: Final = 0
 _FRAGMENT: Final = 44
 
 
@@ -48,7 +49,7 @@ class InnerPacket:
     `packet_id` distinguishes packets of a flow and is the same at every hop, in 63 bits: IPv4 identification (low 15),
     TCP sequence number or the one that our domain's source gave a UDP packet (32), L4 checksum as the source sent it
     (16); 0 for parts that the packet lacks. `ip_bytes` is the length of the whole IP packet without INT's headers,
-    according to the IP header.
+    according to the IP header. `hops` may also be of IFA or IOAM; `cut_trace` says that some are missing from these.
     """
 
     src: IpAddress
@@ -62,6 +63,7 @@ class InnerPacket:
     int_md: IntMd | None = None
     hops: tuple[HopMetadata, ...] = ()
     int_mx: IntMx | None = None
+    cut_trace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def decode_ipv4(data: bytes, marking: Marking, offset: int = 0) -> InnerPacket:
 def decode_ipv6(data: bytes, marking: Marking, offset: int = 0) -> InnerPacket:
     """Return a truncated IPv6 packet's flow and hops; raise WireError if it is malformed."""
     ip = ipv6.decode(data, offset)
-    protocol, at, has_ports = ip.next_header, offset + ip.size, True
+    protocol, at, has_ports, trace, trace_bytes = ip.next_header, offset + ip.size, True, None, 0
     while protocol in _EXTENSIONS or protocol == _FRAGMENT:
         need("ipv6 extension", data, at, 8)
         length = 8
@@ -114,13 +116,22 @@ def decode_ipv6(data: bytes, marking: Marking, offset: int = 0) -> InnerPacket:
             # The length counts units of 8 bytes beyond the first (RFC 8200, section 4).
             length = 8 * (data[at + 1] + 1)
             need("ipv6 extension", data, at, length)
+        if protocol == _HOP_BY_HOP and marking.ioam_namespace is not None and trace is None:
+            trace = ioam.find(data, at + 2, at + length, marking.ioam_namespace, marking.ioam_timestamps)
+            trace_bytes = length if trace is not None else 0
         protocol, at = data[at], at + length
-    ip_bytes = ipv6.SIZE + ip.payload_length
-    return _decode_transport(data, _Network(ip.src, ip.dst, protocol, ip.dscp, 0, ip_bytes, at, has_ports), marking)
+    ip_bytes = max(0, ipv6.SIZE + ip.payload_length - trace_bytes)
+    network = _Network(ip.src, ip.dst, protocol, ip.dscp, 0, ip_bytes, at, has_ports)
+    found = _decode_transport(data, network, marking)
+    if trace is None or found.hops or found.int_mx is not None:
+        return found
+    return replace(found, hops=trace.hops, cut_trace=trace.overflow)
 
 
 def _decode_transport(data: bytes, network: _Network, marking: Marking) -> InnerPacket:
     protocol, at = network.protocol, network.payload_at
+    if network.has_ports and protocol == marking.ifa_protocol and ifa.is_at(data, at):
+        return _with_ifa(data, network)
     if network.has_ports and protocol == PROTOCOL_GRE and marking.gre_protocol is not None:
         return _with_gre(data, network, inner_int.behind_gre(data, at, marking.gre_protocol))
     if not network.has_ports or protocol not in (PROTOCOL_TCP, PROTOCOL_UDP):
@@ -186,6 +197,20 @@ def _with_new_udp(data: bytes, network: _Network, part: IntPart, protocol: int) 
     size = max(0, network.ip_bytes - udp.SIZE - part.size)
     original = replace(network, protocol=protocol, payload_at=part.end, ip_bytes=size)
     return _carrying(_decode_transport(data, original, UNMARKED), part)
+
+
+def _with_ifa(data: bytes, network: _Network) -> InnerPacket:
+    """Return a packet with IFA's header in front of L4's, and behind it the metadata."""
+    told = ifa.decode(data, network.payload_at)
+    at = network.payload_at + ifa.SIZE
+    bare = replace(network, protocol=told.protocol, payload_at=at, ip_bytes=max(0, network.ip_bytes - ifa.SIZE))
+    if told.protocol not in (PROTOCOL_TCP, PROTOCOL_UDP) or told.has_tail_stamps:
+        return _decode_transport(data, bare, UNMARKED)
+    header = _transport(data, told.protocol, at)
+    stack_bytes = ifa.stack_bytes(data, at + header.size)
+    hops = ifa.decode_stack(data, at + header.size)
+    packet = _plain(replace(bare, ip_bytes=max(0, bare.ip_bytes - stack_bytes)), header)
+    return replace(packet, hops=hops, cut_trace=told.is_fragment)
 
 
 def _with_gre(data: bytes, network: _Network, part: IntPart | None) -> InnerPacket:

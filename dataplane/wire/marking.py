@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dataplane.wire import geneve, int_shim_gre, vxlan_gpe
+from dataplane.wire.ioam import TimestampFormat
 
 INT_DSCP: Final = 0x17
 """DSCP with which our programs mark INT packets, the specification's example value."""
@@ -18,7 +19,8 @@ class Marking:
     """Each way to mark an INT packet, None for an unused one; a domain uses one of the first four.
 
     `dscp` counts in the bits of `dscp_mask`: all six for a value, one for a bit. GRE's protocol type, and VXLAN-GPE's
-    and Geneve's UDP ports, identify tunnels that may carry INT.
+    and Geneve's UDP ports, identify tunnels that may carry INT. `ifa_protocol` is the IP protocol of IFA's header,
+    `ioam_namespace` that of IOAM traces that are read.
     """
 
     dscp: int | None = INT_DSCP
@@ -28,6 +30,9 @@ class Marking:
     gre_protocol: int | None = int_shim_gre.ETHER_INT
     vxlan_gpe_port: int | None = vxlan_gpe.UDP_PORT
     geneve_port: int | None = geneve.UDP_PORT
+    ifa_protocol: int | None = None
+    ioam_namespace: int | None = None
+    ioam_timestamps: TimestampFormat = TimestampFormat.POSIX
 
     def marks_dscp(self, dscp: int) -> bool:
         """Return whether a packet with this DSCP carries INT after its TCP or UDP header."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from collectors.collector import Collector
 from collectors.counters import Count
 from collectors.settings import CollectorSettings, Core
-from collectors.values import HopRecord, ReporterState
+from collectors.values import DelaySource, HopRecord, ReporterState
 from dataplane.clock import VirtualClock
 from dataplane.config import loads
 from dataplane.errors import ConfigError
@@ -21,7 +21,10 @@ from dataplane.topology.values import LinkKey
 from dataplane.wire import report
 from dataplane.wire.int_metadata import HopMetadata
 from dataplane.wire.report import ReportPacket
+from dataplane.wire.report_group import ReportGroup
+from dataplane.wire.report_individual import InnerType, ReportType
 from tests.collectors.reports import MICRO, Reporter, build_topology, long_way, short_way
+from tests.dataplane.wire.golden_traces import IFA_UDP
 
 
 class Bench:
@@ -197,3 +200,14 @@ def test_settings_out_of_range_are_refused(key: str) -> None:
         loads(f"{key}: 70000\n", CollectorSettings)
     with pytest.raises(ConfigError, match="unknown key"):
         loads("intdscp: 1\n", CollectorSettings)
+
+
+def test_stacks_of_ifa_measure_links_like_those_of_int() -> None:
+    bench = Bench(CollectorSettings(ifa_protocol=253))
+    packet = IFA_UDP.replace(b"\x10\0\x02\x40", b"\x10\0\x0c\x40").replace(b"\x10\0\x01\x41", b"\x10\0\x0b\x41")
+    inner = report.Report(ReportType.INNER_ONLY, InnerType.IPV4, None, packet + bytes(-len(packet) % 4), tracked=True)
+    bench.collector.receive(ReportPacket(ReportGroup(hw_id=0, sequence=0, node_id=12), (inner,)).encode())
+    key = LinkKey("s1", "s2")
+    link = bench.collector.snapshot().links[key]
+    propagation_ns = build_topology().directed_links[key].delay_ns
+    assert (link.source, link.delay_mean_ns) == (DelaySource.HOP_LATENCY, 900 + propagation_ns)

@@ -17,6 +17,7 @@ from dataplane.wire import (
     ethernet,
     geneve,
     gre,
+    ifa,
     inner,
     int_md,
     int_metadata,
@@ -48,6 +49,7 @@ from dataplane.wire.store import Kind, Message
 from tests.dataplane.wire.golden_frames import FRAMES
 from tests.dataplane.wire.golden_reports import REPORTS
 from tests.dataplane.wire.golden_sflow import COUNTERS, COUNTERS_OF_3, PACKETS
+from tests.dataplane.wire.golden_traces import IFA_TCP, IFA_UDP, PORTS, STAMPED, WITH_ROOM
 from tests.decoders.decoding import Decoder
 
 _BITS = 0x9000
@@ -185,6 +187,20 @@ HEADERS = (
     _inner("decode_ethernet", inner.decode_ethernet, 4),
     _inner("decode_ipv4", inner.decode_ipv4, 4),
     _inner("decode_ipv6", inner.decode_ipv6, 6),
+    Decoder(
+        "dataplane.wire.inner.decode_ipv4",
+        lambda data: inner.decode_ipv4(data, Marking(ifa_protocol=253)),
+        (IFA_UDP, IFA_TCP),
+        may_be_cut=True,
+    ),
+    Decoder(
+        "dataplane.wire.inner.decode_ipv6",
+        lambda data: inner.decode_ipv6(data, Marking(ioam_namespace=7)),
+        (WITH_ROOM, PORTS, STAMPED),
+        may_be_cut=True,
+    ),
+    Decoder("dataplane.wire.ifa.decode", lambda data: ifa.decode(data, 0), (IFA_UDP[20:24],)),
+    Decoder("dataplane.wire.ifa.decode_stack", lambda data: ifa.decode_stack(data, 0), (IFA_UDP[32:100],)),
     Decoder(
         "dataplane.store.layout.decode",
         layout.decode,

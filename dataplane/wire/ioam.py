@@ -7,7 +7,7 @@ Namespace16 NodeLength5 Overflow1 Loopback1 Active1 Reserved1 RemainingLength7 |
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -44,7 +44,7 @@ class TimestampFormat(StrEnum):
     """Seconds since 1900, and 2^-32 of one."""
 
 
-_NS_OF_FRACTION: Final = {
+_NS_OF_FRACTION: Final[Mapping[TimestampFormat, Callable[[int], int]]] = {
     TimestampFormat.POSIX: lambda fraction: fraction * 1000,
     TimestampFormat.PTP: lambda fraction: fraction,
     TimestampFormat.NTP: lambda fraction: fraction * NS_PER_S >> 32,

@@ -146,6 +146,18 @@ class Count(StrEnum):
     OTLP_RESTARTS = "otlp restarts"
     """Counters that do not continue those before, such as the first ones: the next give a rate."""
 
+    STAMP_PROBES = "stamp probes"
+    """STAMP probes sent to reflectors."""
+
+    STAMP_UNANSWERED = "stamp unanswered"
+    """STAMP probes without an answer in time."""
+
+    STAMP_LATE = "stamp late"
+    """STAMP packets that answer no probe that is out: late, repeated or forged."""
+
+    STAMP_MALFORMED = "stamp malformed"
+    """STAMP packets that are cut, or not signed with the session's key."""
+
     FEED_BATCHES_DROPPED = "feed batches dropped"
     """Batches of records that a slow subscriber of the feed did not get."""
 

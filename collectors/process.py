@@ -22,6 +22,7 @@ from collectors.ingest.silence import watch_for_silence
 from collectors.metrics.settings import MetricsSettings
 from collectors.overload import monitor_of
 from collectors.settings import CollectorSettings
+from collectors.stamp.settings import StampSettings
 from collectors.values import FlowMove
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict
@@ -62,6 +63,9 @@ class CollectorProcessSettings(Strict, frozen=True):
 
     sflow: SflowSettings | None = None
     """sFlow agents, whose state completes that of telemetry; null receives none."""
+
+    stamp: StampSettings | None = None
+    """Probes to STAMP reflectors, whose round trips give delays of links without telemetry; null sends none."""
 
     history: HistorySettings | None = None
     """History written to files; null writes nothing."""
@@ -183,6 +187,12 @@ def _extras(  # noqa: PLR0917 - what a collector has
         sflow = SflowReceiver(collector, topology, settings.sflow, clock)
         extras.append(sflow)
         undo.callback(sflow.close)
+    if settings.stamp is not None:
+        from collectors.stamp.sender import StampSender  # noqa: PLC0415
+
+        stamp = StampSender(collector, topology, settings.stamp, clock)
+        extras.append(stamp)
+        undo.callback(stamp.close)
     take_moves: MoveSink = _forget
     if settings.history is not None:
         from collectors.history.recorder import HistoryRecorder  # noqa: PLC0415

@@ -77,8 +77,16 @@ class _Transits:
 class ExportedLinks:
     """Figures of a topology's links by one kind of exporter; its methods may be called from any thread."""
 
-    def __init__(self, topology: Topology, source: LoadSource, stale_after_ns: int, clock_ns: int = 0) -> None:
-        """`clock_ns` is the resolution of the devices' clocks."""
+    def __init__(
+        self,
+        topology: Topology,
+        source: LoadSource,
+        stale_after_ns: int,
+        clock_ns: int = 0,
+        delay_source: DelaySource = DelaySource.HOP_LATENCY,
+    ) -> None:
+        """`clock_ns` is the resolution of the devices' clocks, `delay_source` what transit times are said to be of."""
+        self._delay_source = delay_source
         links = topology.directed_links
         number = {key: index for index, key in enumerate(links)}
         self._leaving = {link.tail: number[key] for key, link in links.items()}
@@ -202,7 +210,7 @@ class ExportedLinks:
                 continue
             delays = np.array(transits.transit_ns)[recent] + self._delay_ns[link]
             middle, high = np.percentile(delays, (50, 99), method="inverted_cdf")
-            figures = delays.mean(), middle, high, delays.max(), len(delays), RANK[DelaySource.HOP_LATENCY]
+            figures = delays.mean(), middle, high, delays.max(), len(delays), RANK[self._delay_source]
             for name, figure in zip(names, figures, strict=True):
                 columns[name][link] = int(figure)
             age[link] = max(now_ns - transits.at_ns[-1], 0)

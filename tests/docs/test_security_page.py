@@ -40,6 +40,7 @@ LISTENS = re.compile(
 )
 MEMORY = TierSettings(name="t", kind=TierKind.DRAM, capacity_bytes=1 << 20)
 ROWS = {
+    "collectors/stamp/reflector.py": "STAMP reflector (UDP)",
     "collectors/ingest/report_sources.py": "collector, reports (UDP)",
     "controller/balance/levers/running_program.py": "programs of balanced units (UNIX)",
     "controller/workloads/nodes/nic/server.py": "node's manager, polled queues (UNIX)",

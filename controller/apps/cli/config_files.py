@@ -12,6 +12,7 @@ import msgspec
 from collectors.exporters.gnmi import check_devices
 from collectors.exporters.sflow import agents_of
 from collectors.process import CollectorProcessSettings
+from collectors.stamp.links import StampLinks
 from controller.network.daemon_settings import DaemonSettings
 from controller.workloads.centres.settings import CentreSettings
 from controller.workloads.nodes.settings import NodeSettings
@@ -89,6 +90,7 @@ _FILES: Final[Mapping[str, Callable[[str], object]]] = {
     "token_file": lambda file: read_given(file, _SECRET_BYTES),
     "password_file": lambda file: read_given(file, _SECRET_BYTES),
     "secret_file": lambda file: read_given(file, _SECRET_BYTES),
+    "key_file": lambda file: read_given(file, _SECRET_BYTES),
     "settings_file": lambda file: read_given(file, _SECRET_BYTES),
     "secrets": _check_folder,
 }
@@ -107,6 +109,7 @@ def _fit(settings: msgspec.Struct) -> Iterator[tuple[str, Check]]:
             yield "gnmi", partial(_check_gnmi, settings)
             yield "sflow", partial(_check_sflow, settings)
             yield "otlp", partial(_check_otlp, settings)
+            yield "stamp", partial(_check_stamp, settings)
         case FabricSettings():
             yield "reports", partial(_check_reports, settings)
             if settings.program is not None:
@@ -140,6 +143,11 @@ def _check_otlp(settings: CollectorProcessSettings) -> None:
         from collectors.exporters.otlp import OtlpDevices  # noqa: PLC0415 - needs an optional package
 
         OtlpDevices(load_topology(settings.topology), settings.otlp, "devices")
+
+
+def _check_stamp(settings: CollectorProcessSettings) -> None:
+    if settings.stamp is not None:
+        StampLinks(load_topology(settings.topology), settings.stamp, "sessions")
 
 
 def _check_schema(settings: DaemonSettings) -> None:

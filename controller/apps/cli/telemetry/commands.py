@@ -24,6 +24,7 @@ from controller.apps.cli.telemetry.links import links, top, warn_of_silence
 from controller.apps.cli.telemetry.replay import replay
 from controller.common.errors import ControllerError
 from dataplane.clock import NS_PER_MS, NS_PER_S
+from dataplane.running import stop_on_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -331,6 +332,34 @@ def status(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
     if current.last_problem is not None:
         typer.echo(f"last problem: {current.last_problem}", err=True)
     warn_overloads(current.load)
+
+
+@telemetry.command()
+def reflect(
+    address: Annotated[str, typer.Option(metavar="HOST[:PORT]", help="Where to answer; STAMP's port is 862.")] = (
+        "127.0.0.1"
+    ),
+    key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Answer only to packets signed with the key in this file.")
+    ] = None,
+) -> None:
+    """Answer STAMP probes (RFC 8762) until interrupted, for collectors that measure the delay to this host."""
+    from collectors.stamp.reflector import Reflector  # noqa: PLC0415
+    from collectors.stamp.sender import host_and_port, read_key  # noqa: PLC0415
+
+    host, port = host_and_port(address, "--address")
+    secret = read_key(None if key is None else str(key))
+
+    async def answer() -> None:
+        reflector, stop = Reflector(host, port, secret), stop_on_signals()
+        typer.echo(f"reflecting at {host} port {reflector.port}")
+        answering = asyncio.create_task(reflector.run())
+        await stop.wait()
+        answering.cancel()
+        await asyncio.wait([answering])
+        typer.echo(f"{reflector.answered} answered, {reflector.refused} refused")
+
+    asyncio.run(answer())
 
 
 def _rows(answer: Answer) -> Iterator[tuple[object, ...]]:

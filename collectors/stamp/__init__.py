@@ -1,0 +1,1 @@
+"""Delays of links by active probes (STAMP, RFC 8762), where nothing marks packets."""

@@ -15,6 +15,7 @@ from collectors.values import HopRecord, RecordKind
 from controller.apps.cli.network.drains import drain, drained, undrain
 from controller.apps.cli.network.path_costs import cost
 from controller.apps.cli.network.path_server import SERVER, Server, ask, ask_at, flow_name
+from controller.apps.cli.network.segments import segments
 from controller.apps.cli.shared.common import SettingsFile, run_daemon
 from controller.apps.cli.shared.load import load_rows, warn_overloads
 from controller.apps.cli.shared.output import (
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 paths = typer.Typer(name="paths", help="Run the path server, or query a running one.", no_args_is_help=True)
 
-for command in (cost, drain, undrain, drained):
+for command in (cost, drain, undrain, drained, segments):
     paths.command()(command)
 
 Protocol = Annotated[int | None, typer.Option(min=0, max=255, help="IP protocol of the flow.")]

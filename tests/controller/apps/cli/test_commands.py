@@ -39,6 +39,7 @@ from controller.network.paths.service.process import serve
 from controller.network.paths.settings import DecideSettings, MetricsSettings, PathServerSettings
 from dataplane.clock import VirtualClock
 from dataplane.errors import MillraceError
+from dataplane.topology.file import dumps
 from dataplane.topology.values import LinkKey, Topology
 from tests.waiting import HANG_S
 
@@ -177,6 +178,18 @@ def test_routes_and_reasons_of_a_live_path_server(server: str) -> None:
     assert output.startswith("a-c-d (")
     assert output.index("│ now │ a c d") < output.index("moved at") < output.index("newest records")
     assert "│ a      │ b  │ 7          │ 3" in output
+
+
+def test_routes_as_segment_lists(server: str, diamond: Topology, tmp_path: Path) -> None:
+    (tmp_path / "diamond.yaml").write_text(dumps(diamond))
+    sids = tmp_path / "sids.yaml"
+    given = "topology: %s/diamond.yaml\nmetric: delay\ncosts: {'a->c': 9000}\nmpls: {nodes: {c: 16003, d: 16004}, links: {'a->c': 30001}}\n"
+    sids.write_text(given % tmp_path)
+    assert "│ 30001 16004" in run("paths", "segments", str(sids), "--server", server)
+    sids.write_text(given.replace("d: 16004", "b: 16002") % tmp_path)
+    (row,) = json.loads(run("paths", "segments", str(sids), "--server", server, "--format", "json"))
+    assert (row["switches"], row["segments"]) == (["a", "c", "d"], [])
+    assert row["problem"] == "no segment mpls.nodes.d is given"
 
 
 def test_history_of_a_live_path_server(server: str) -> None:

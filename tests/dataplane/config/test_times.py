@@ -129,8 +129,8 @@ def test_a_mapping_under_two_names_is_read_for_both() -> None:
         Feed,
         interval_ns=st.integers(1000, 10**17),
         hold_s=st.none() | st.floats(1e-6, 1e8) | st.just(math.inf),
-        waits_ns=st.lists(st.integers(0, 10**12)).map(tuple),
-        by_name_s=st.dictionaries(st.text("abc"), st.floats(0, 1e6)),
+        waits_ns=st.lists(st.integers(0, 10**12), max_size=4).map(tuple),
+        by_name_s=st.dictionaries(st.text("abc", max_size=4), st.floats(0, 1e6), max_size=4),
     )
 )
 @example(Feed(hold_s=524288.9555059411))

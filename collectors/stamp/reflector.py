@@ -18,7 +18,7 @@ _TURN: Final = 64
 _SPACE: Final = 2 * socket.CMSG_SPACE(16)
 _UNKNOWN_TTL: Final = 255
 _IP_RECVTTL: Final = 12
-"""Of linux/in.h; Python's socket has no name for it."""
+"""The number in linux/in.h; Python's socket has no name for it."""
 
 
 class Reflector:

@@ -20,7 +20,7 @@ class StampSessionSettings(Strict, frozen=True):
     """The nodes that a probe passes, from this collector's host, or its switch, to the reflector's switch or host."""
 
     synchronised_clocks: bool = False
-    """Whether the reflector's clock is that of this host (PTP): then each direction has its own delay."""
+    """True if the reflector's clock is that of this host (PTP): then each direction has its own delay."""
 
     key_file: str | None = None
     """File with the key of authenticated packets; null sends unauthenticated ones."""

@@ -22,7 +22,7 @@ from dataplane.topology.values import DirectedLink, LinkKey, Topology
 
 
 class Metric(StrEnum):
-    """What the routers' IGP adds up."""
+    """The metric that the routers' IGP adds up."""
 
     HOPS = "hops"
     DELAY = "delay"
@@ -56,7 +56,7 @@ class SegmentSettings(Strict, frozen=True):
     """Labels of SR-MPLS."""
 
     metric: Metric = Metric.HOPS
-    """What the IGP adds up where `costs` has nothing."""
+    """The IGP's metric where `costs` has nothing."""
 
     costs: dict[str, Annotated[int, Meta(ge=1, le=(1 << 24) - 1)]] = field(default_factory=dict)
     """The IGP's costs by `TAIL->HEAD`."""

@@ -184,7 +184,7 @@ def test_what_answers_no_probe_is_counted() -> None:
     assert collector.snapshot().links[LinkKey("s1", "s2")].source is DelaySource.NOMINAL
 
 
-def test_a_reflector_answers_at_the_same_length_and_only_to_its_key() -> None:
+def test_a_reflector_answers_at_the_same_length_to_its_key() -> None:
     async def scenario() -> tuple[bytes, int]:
         reflector = Reflector("127.0.0.1", 0, b"key")
         answering = asyncio.create_task(reflector.run())

@@ -183,7 +183,8 @@ def test_routes_and_reasons_of_a_live_path_server(server: str) -> None:
 def test_routes_as_segment_lists(server: str, diamond: Topology, tmp_path: Path) -> None:
     (tmp_path / "diamond.yaml").write_text(dumps(diamond))
     sids = tmp_path / "sids.yaml"
-    given = "topology: %s/diamond.yaml\nmetric: delay\ncosts: {'a->c': 9000}\nmpls: {nodes: {c: 16003, d: 16004}, links: {'a->c': 30001}}\n"
+    ids = "mpls: {nodes: {c: 16003, d: 16004}, links: {'a->c': 30001}}"
+    given = f"topology: %s/diamond.yaml\nmetric: delay\ncosts: {{'a->c': 9000}}\n{ids}\n"
     sids.write_text(given % tmp_path)
     assert "│ 30001 16004" in run("paths", "segments", str(sids), "--server", server)
     sids.write_text(given.replace("d: 16004", "b: 16002") % tmp_path)

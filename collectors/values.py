@@ -496,6 +496,13 @@ Subject = LinkKey | FlowKey | ReporterKey | JobKey | ChildKey
 """Subject of an event."""
 
 
+class Severity(StrEnum):
+    """Urgency of an event."""
+
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
 class Phase(StrEnum):
     """Phase of an event: something began, or it ended."""
 
@@ -538,3 +545,4 @@ class Event:
     phase: Phase
     evidence: tuple[Evidence, ...] = ()
     note: EventNote | None = None
+    severity: Severity = Severity.WARNING

@@ -65,7 +65,9 @@ class LimitCondition:
 
     def _event(self, time_ns: int, subject: Subject, value: float, threshold: float, phase: Phase) -> Event:
         rule = self._rule
-        return Event(time_ns, rule.name, subject, rule.figure, value, threshold, phase, tuple(self._seen))
+        evidence = tuple(self._seen)
+        figure, severity = rule.figure, rule.severity
+        return Event(time_ns, rule.name, subject, figure, value, threshold, phase, evidence, severity=severity)
 
     def _lasts(self, holds: bool, time_ns: int, hold_ns: int) -> bool:
         """Return whether the awaited condition has held, in every observation, for long enough."""

@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from collectors.events.scopes import FIGURES, Scope
 from collectors.settings import Positive
+from collectors.values import Severity
 from dataplane.config import Settings
 
 DurationNs = Annotated[int, Meta(ge=0)]
@@ -48,6 +49,9 @@ class Rule(Settings, frozen=True):
 
     scope: Scope = Scope.LINK
     """link, path, reporter, job or child (a contributor to a job)."""
+
+    severity: Severity = Severity.WARNING
+    """warning or critical: what the page and alerts show first."""
 
     above: float | None = None
     """Raised while the figure is greater."""

@@ -6,10 +6,17 @@ from typing import Final
 
 from collectors.events.rules import ChangeSettings, Rule
 from collectors.events.scopes import Scope
+from collectors.values import Severity
 from dataplane.clock import NS_PER_MS, NS_PER_S
 
 SILENT_SWITCH: Final = Rule(
-    name="switch silent", scope=Scope.REPORTER, figure="received", per_second=True, below=0.001, hold_ns=30 * NS_PER_S
+    name="switch silent",
+    severity=Severity.CRITICAL,
+    scope=Scope.REPORTER,
+    figure="received",
+    per_second=True,
+    below=0.001,
+    hold_ns=30 * NS_PER_S,
 )
 """Only for networks with lasting traffic: without packets to report on, a healthy switch is silent, too."""
 

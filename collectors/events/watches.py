@@ -243,7 +243,17 @@ class ChangeWatch(Watch):
 
     def _event(self, subject: Subject, time_ns: int, value: float, threshold: float, phase: Phase) -> Event:
         evidence = self._evidence.newest(self._row[subject])
-        return Event(time_ns, self.rule.name, subject, self.rule.figure, value, threshold, phase, evidence)
+        return Event(
+            time_ns,
+            self.rule.name,
+            subject,
+            self.rule.figure,
+            value,
+            threshold,
+            phase,
+            evidence,
+            severity=self.rule.severity,
+        )
 
     def _end(self, subject: Subject, time_ns: int) -> Event:
         """Return the clearing of an open event, whatever its figure does."""

@@ -14,17 +14,29 @@ from collectors.events.scopes import Scope
 from collectors.feed import events_pb2 as messages
 from collectors.feed.columns import Enumeration, put, take
 from collectors.feed.keys import flow_in, flow_out
-from collectors.values import ChildKey, Event, EventNote, Evidence, FlowKey, JobKey, Phase, ReporterKey, Subject
+from collectors.values import (
+    ChildKey,
+    Event,
+    EventNote,
+    Evidence,
+    FlowKey,
+    JobKey,
+    Phase,
+    ReporterKey,
+    Severity,
+    Subject,
+)
 from dataplane.config.writing import by_keys
 from dataplane.rpc.errors import MessageError
 from dataplane.topology.values import LinkKey
 
 _PHASES: Final = Enumeration(Phase, messages.Phase.DESCRIPTOR)
 _SCOPES: Final = Enumeration(Scope, messages.Scope.DESCRIPTOR)
+_SEVERITIES: Final = Enumeration(Severity, messages.Severity.DESCRIPTOR)
 _EVENT: Final = ("time_ns", "rule", "figure", "value", "threshold")
 _EVIDENCE: Final = ("time_ns", "figure", "value")
 _NOTE: Final = ("by", "text", "at_ns")
-_RULE: Final = tuple(name for name in Rule.__struct_fields__ if name not in {"scope", "change", "match"})
+_RULE: Final = tuple(name for name in Rule.__struct_fields__ if name not in {"scope", "severity", "change", "match"})
 _CHANGE: Final = ChangeSettings.__struct_fields__
 _SUBJECTS: Final = {"link": LinkKey, "reporter": ReporterKey, "job": JobKey, "child": ChildKey}
 """Subjects of events other than flows, whose addresses are bytes in a message."""
@@ -44,7 +56,8 @@ def events_of(message: messages.Events) -> tuple[Event, ...]:
 
 def event_message(event: Event) -> messages.Event:
     """Return an event as a message."""
-    message = messages.Event(phase=_PHASES.numbers[event.phase])  # type: ignore[arg-type]  # a number is a member
+    phase, severity = _PHASES.numbers[event.phase], _SEVERITIES.numbers[event.severity]
+    message = messages.Event(phase=phase, severity=severity)  # type: ignore[arg-type]  # numbers are members
     put(message, event, _EVENT)
     _write_subject(message, event.subject)
     for row in event.evidence:
@@ -60,7 +73,8 @@ def event_of(message: messages.Event) -> Event:
     phase, subject = _PHASES.member(message.phase), _subject_of(message)
     evidence = tuple(Evidence(*take(row, _EVIDENCE)) for row in message.evidence)
     note = EventNote(*take(message.note, _NOTE)) if message.HasField("note") else None
-    return Event(time_ns, rule, subject, figure, value, threshold, phase, evidence, note)
+    severity = _SEVERITIES.member(message.severity) if message.severity else Severity.WARNING
+    return Event(time_ns, rule, subject, figure, value, threshold, phase, evidence, note, severity)
 
 
 def rules_message(rules: Sequence[Rule]) -> messages.RuleSet:
@@ -127,7 +141,8 @@ def _subject_of(message: messages.Event) -> Subject:
 
 
 def _rule_message(rule: Rule) -> messages.Rule:
-    message = messages.Rule(scope=_SCOPES.numbers[rule.scope], match=rule.match)  # type: ignore[arg-type]  # as above
+    scope, severity = _SCOPES.numbers[rule.scope], _SEVERITIES.numbers[rule.severity]
+    message = messages.Rule(scope=scope, severity=severity, match=rule.match)  # type: ignore[arg-type]  # as above
     put(message, rule, _RULE)
     if rule.change is not None:
         put(message.change, rule.change, _CHANGE)
@@ -138,6 +153,8 @@ def _rule_of(message: messages.Rule) -> Rule:
     fields_of: dict[str, Any] = {field.name: value for field, value in message.ListFields()}
     if "scope" in fields_of:
         fields_of["scope"] = _SCOPES.member(message.scope)
+    if "severity" in fields_of:
+        fields_of["severity"] = _SEVERITIES.member(message.severity)
     if "match" in fields_of:
         fields_of["match"] = tuple(message.match)
     if "change" in fields_of:

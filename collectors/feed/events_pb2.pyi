@@ -16,6 +16,12 @@ class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PHASE_RAISED: _ClassVar[Phase]
     PHASE_CLEARED: _ClassVar[Phase]
 
+class Severity(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SEVERITY_UNSPECIFIED: _ClassVar[Severity]
+    SEVERITY_WARNING: _ClassVar[Severity]
+    SEVERITY_CRITICAL: _ClassVar[Severity]
+
 class Scope(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     SCOPE_UNSPECIFIED: _ClassVar[Scope]
@@ -27,6 +33,9 @@ class Scope(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 PHASE_UNSPECIFIED: Phase
 PHASE_RAISED: Phase
 PHASE_CLEARED: Phase
+SEVERITY_UNSPECIFIED: Severity
+SEVERITY_WARNING: Severity
+SEVERITY_CRITICAL: Severity
 SCOPE_UNSPECIFIED: Scope
 SCOPE_LINK: Scope
 SCOPE_PATH: Scope
@@ -83,7 +92,7 @@ class EventNote(_message.Message):
     def __init__(self, by: _Optional[str] = ..., text: _Optional[str] = ..., at_ns: _Optional[int] = ...) -> None: ...
 
 class Event(_message.Message):
-    __slots__ = ("time_ns", "rule", "link", "flow", "reporter", "job", "child", "figure", "value", "threshold", "phase", "evidence", "note")
+    __slots__ = ("time_ns", "rule", "link", "flow", "reporter", "job", "child", "figure", "value", "threshold", "phase", "evidence", "note", "severity")
     TIME_NS_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
     LINK_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +106,7 @@ class Event(_message.Message):
     PHASE_FIELD_NUMBER: _ClassVar[int]
     EVIDENCE_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
+    SEVERITY_FIELD_NUMBER: _ClassVar[int]
     time_ns: int
     rule: str
     link: _link_pb2.Link
@@ -110,7 +120,8 @@ class Event(_message.Message):
     phase: Phase
     evidence: _containers.RepeatedCompositeFieldContainer[Evidence]
     note: EventNote
-    def __init__(self, time_ns: _Optional[int] = ..., rule: _Optional[str] = ..., link: _Optional[_Union[_link_pb2.Link, _Mapping]] = ..., flow: _Optional[_Union[_keys_pb2.FlowKey, _Mapping]] = ..., reporter: _Optional[_Union[ReporterKey, _Mapping]] = ..., job: _Optional[_Union[JobKey, _Mapping]] = ..., child: _Optional[_Union[ChildKey, _Mapping]] = ..., figure: _Optional[str] = ..., value: _Optional[float] = ..., threshold: _Optional[float] = ..., phase: _Optional[_Union[Phase, str]] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping]]] = ..., note: _Optional[_Union[EventNote, _Mapping]] = ...) -> None: ...
+    severity: Severity
+    def __init__(self, time_ns: _Optional[int] = ..., rule: _Optional[str] = ..., link: _Optional[_Union[_link_pb2.Link, _Mapping]] = ..., flow: _Optional[_Union[_keys_pb2.FlowKey, _Mapping]] = ..., reporter: _Optional[_Union[ReporterKey, _Mapping]] = ..., job: _Optional[_Union[JobKey, _Mapping]] = ..., child: _Optional[_Union[ChildKey, _Mapping]] = ..., figure: _Optional[str] = ..., value: _Optional[float] = ..., threshold: _Optional[float] = ..., phase: _Optional[_Union[Phase, str]] = ..., evidence: _Optional[_Iterable[_Union[Evidence, _Mapping]]] = ..., note: _Optional[_Union[EventNote, _Mapping]] = ..., severity: _Optional[_Union[Severity, str]] = ...) -> None: ...
 
 class Acknowledgement(_message.Message):
     __slots__ = ("rule", "subject", "text", "by", "withdrawn")
@@ -149,7 +160,7 @@ class Change(_message.Message):
     def __init__(self, learn: _Optional[int] = ..., slack: _Optional[float] = ..., limit: _Optional[float] = ..., least_deviation: _Optional[float] = ..., least_share: _Optional[float] = ..., adopt_after_ns: _Optional[int] = ...) -> None: ...
 
 class Rule(_message.Message):
-    __slots__ = ("name", "figure", "scope", "above", "below", "change", "clear", "hold_ns", "clear_hold_ns", "match", "per_second", "least_samples", "evidence")
+    __slots__ = ("name", "figure", "scope", "above", "below", "change", "clear", "hold_ns", "clear_hold_ns", "match", "per_second", "least_samples", "evidence", "severity")
     NAME_FIELD_NUMBER: _ClassVar[int]
     FIGURE_FIELD_NUMBER: _ClassVar[int]
     SCOPE_FIELD_NUMBER: _ClassVar[int]
@@ -163,6 +174,7 @@ class Rule(_message.Message):
     PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     LEAST_SAMPLES_FIELD_NUMBER: _ClassVar[int]
     EVIDENCE_FIELD_NUMBER: _ClassVar[int]
+    SEVERITY_FIELD_NUMBER: _ClassVar[int]
     name: str
     figure: str
     scope: Scope
@@ -176,7 +188,8 @@ class Rule(_message.Message):
     per_second: bool
     least_samples: int
     evidence: int
-    def __init__(self, name: _Optional[str] = ..., figure: _Optional[str] = ..., scope: _Optional[_Union[Scope, str]] = ..., above: _Optional[float] = ..., below: _Optional[float] = ..., change: _Optional[_Union[Change, _Mapping]] = ..., clear: _Optional[float] = ..., hold_ns: _Optional[int] = ..., clear_hold_ns: _Optional[int] = ..., match: _Optional[_Iterable[str]] = ..., per_second: _Optional[bool] = ..., least_samples: _Optional[int] = ..., evidence: _Optional[int] = ...) -> None: ...
+    severity: Severity
+    def __init__(self, name: _Optional[str] = ..., figure: _Optional[str] = ..., scope: _Optional[_Union[Scope, str]] = ..., above: _Optional[float] = ..., below: _Optional[float] = ..., change: _Optional[_Union[Change, _Mapping]] = ..., clear: _Optional[float] = ..., hold_ns: _Optional[int] = ..., clear_hold_ns: _Optional[int] = ..., match: _Optional[_Iterable[str]] = ..., per_second: _Optional[bool] = ..., least_samples: _Optional[int] = ..., evidence: _Optional[int] = ..., severity: _Optional[_Union[Severity, str]] = ...) -> None: ...
 
 class RuleChange(_message.Message):
     __slots__ = ("name", "rule", "settings_rule", "by", "at_ns")

@@ -269,14 +269,14 @@ def _event(event: Event, offset_ns: int) -> Row:
     ]
     when, kind = (event.time_ns + offset_ns) // _US_NS, _kind(event.subject)
     about = (kind, str(event.subject), event.figure, event.value, event.threshold, event.phase)
-    return (when, event.rule, *about, evidence, *_note(event))
+    return (when, event.rule, *about, evidence, *_note(event), event.severity)
 
 
 def _note_row(wall_ns: int, event: Event) -> Row:
     """Return the row of an acknowledgement, or of its withdrawal."""
     about = (_kind(event.subject), str(event.subject), event.figure, event.value, event.threshold)
     phase = "withdrawn" if event.note is None else "acknowledged"
-    return (wall_ns // _US_NS, event.rule, *about, phase, (), *_note(event))
+    return (wall_ns // _US_NS, event.rule, *about, phase, (), *_note(event), event.severity)
 
 
 def _move(move: FlowMove) -> Row:

@@ -185,6 +185,7 @@ EVENTS: Final = Table(
         _key("evidence", _EVIDENCE, "figures of the subject, oldest first"),
         _key("note_by", _TEXT, "who acknowledged it, null if nobody has"),
         _key("note", _TEXT, "in which words"),
+        _key("severity", _TEXT, "warning or critical; null in rows of before version 0.3"),
     ),
     is_merged=False,
 )

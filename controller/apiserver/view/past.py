@@ -18,7 +18,7 @@ import numpy as np
 from collectors.errors import HistoryError
 from collectors.history.query import query
 from collectors.history.rows import LEFT_OUT
-from collectors.values import ChildKey, ChildState, EventNote, FlowMove, JobKey, JobState
+from collectors.values import ChildKey, ChildState, EventNote, FlowMove, JobKey, JobState, Severity
 from controller.apiserver.view import frames
 from controller.apiserver.view.frames import Frame
 from controller.apiserver.view.state import MOST_FLOWS, SHOWN_NS, LinkColumns, NetworkView, event_text, flow_text
@@ -51,7 +51,7 @@ _NEXT: Final = """
     select epoch_us(min(time)) from links where time >= make_timestamptz({start}) and time < make_timestamptz({end})
 """
 _EVENTS: Final = """
-    select rule, kind, subject, figure, value, threshold, phase, epoch_us(time), note_by, note from events
+    select rule, kind, subject, figure, value, threshold, phase, epoch_us(time), note_by, note, severity from events
     where time >= make_timestamptz({start}) and time < make_timestamptz({end}) order by time
 """
 _MOVES: Final = """
@@ -338,13 +338,18 @@ class _Replay:
         time_us: int,
         by: str | None,
         words: str | None,
+        severity: str | None,
     ) -> None:
         note = None if by is None else EventNote(by, words or "", 1000 * time_us)
         if phase in {"acknowledged", "withdrawn"}:
             self._view.take_note(rule, subject, note)
             return
         text = event_text(figure, value, threshold)
-        self._view.take_event(rule, kind, subject, text, 1000 * time_us, is_raised=phase == "raised", note=note)
+        urgency = Severity(severity or Severity.WARNING)
+        is_raised = phase == "raised"
+        self._view.take_event(
+            rule, kind, subject, text, 1000 * time_us, is_raised=is_raised, note=note, severity=urgency
+        )
 
 
 def _job_state(key: JobKey, row: tuple[Any, ...], children: tuple[ChildState, ...]) -> JobState:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.state.link_states import link_states_of
-from collectors.values import Event, EventNote, FlowMove, LinkCondition, Phase, Snapshot
+from collectors.values import Event, EventNote, FlowMove, LinkCondition, Phase, Severity, Snapshot
 from controller.apiserver.view import frames
 from controller.apiserver.view.frames import Bytes, Frame
 from controller.common.errors import NotFoundError
@@ -172,7 +172,14 @@ class NetworkView:
             text = event_text(event.figure, event.value, event.threshold)
             is_raised = event.phase is Phase.RAISED
             self.take_event(
-                event.rule, kind, str(event.subject), text, event.time_ns, is_raised=is_raised, note=event.note
+                event.rule,
+                kind,
+                str(event.subject),
+                text,
+                event.time_ns,
+                is_raised=is_raised,
+                note=event.note,
+                severity=event.severity,
             )
         if events:
             self.on_frame(Frame.EVENTS, self.events_frame())
@@ -187,6 +194,7 @@ class NetworkView:
         *,
         is_raised: bool,
         note: EventNote | None = None,
+        severity: Severity = Severity.WARNING,
     ) -> None:
         """Note that a rule raised or cleared an event about a subject."""
         key = rule, subject
@@ -203,7 +211,7 @@ class NetworkView:
         self._events[key] = {
             "id": hashlib.sha256(f"{key}{time_ns}".encode()).hexdigest()[:16],
             "rule": rule,
-            "severity": "warning",
+            "severity": severity.value,
             "subject": f"{kind} {subject}".strip(),
             "link": self._by_name.get(subject) if kind == "link" else None,
             "opened_ns": time_ns,

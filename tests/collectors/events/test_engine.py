@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from collectors.events.engine import EventEngine
 from collectors.events.rules import Rule
 from collectors.events.scopes import FIGURES, Scope
-from collectors.values import Event, Evidence, Phase, ReporterKey, Snapshot
+from collectors.values import Event, Evidence, Phase, ReporterKey, Severity, Snapshot
 from dataplane.config import loads
 from dataplane.errors import ConfigError
 from tests.collectors.events.states import FLOW, IDLE, LINK, MS, OTHER, snapshot
@@ -220,3 +220,11 @@ def test_events_of_a_rule_alternate_and_hold_what_they_promise(
             assert all(value > 0.8 for value in values[last - hold : last + 1])
         else:
             assert all(value <= 0.8 - gap for value in values[last - clear_hold : last + 1])
+
+
+def test_an_event_is_as_urgent_as_its_rule() -> None:
+    engine = EventEngine([busy(severity=Severity.CRITICAL), busy(name="high")])
+    events = [event for taken in loads_of(0.5, 0.9, 0.5) for event in engine.observe(taken)]
+    told = {(event.rule, event.phase, event.severity) for event in events}
+    urgency = {"busy": Severity.CRITICAL, "high": Severity.WARNING}
+    assert told == {(rule, phase, severity) for rule, severity in urgency.items() for phase in Phase}

@@ -27,6 +27,7 @@ from collectors.values import (
     RecordKind,
     ReporterKey,
     ReporterState,
+    Severity,
     Subject,
 )
 from dataplane.topology.values import LinkKey
@@ -85,4 +86,7 @@ JOBS_AND_CHILDREN = st.builds(JobKey, SMALL, NAME) | st.builds(ChildKey, SMALL, 
 SUBJECTS: st.SearchStrategy[Subject] = LINKS_AND_REPORTERS | FLOWS | JOBS_AND_CHILDREN
 VALUE = st.floats(allow_nan=False)
 EVIDENCE = st.lists(st.builds(Evidence, NUMBER, NAME, VALUE), max_size=3).map(tuple)
-EVENTS = st.builds(Event, NUMBER, NAME, SUBJECTS, NAME, VALUE, VALUE, st.sampled_from(Phase), EVIDENCE)
+SEVERITY = st.sampled_from(Severity)
+EVENTS = st.builds(
+    Event, NUMBER, NAME, SUBJECTS, NAME, VALUE, VALUE, st.sampled_from(Phase), EVIDENCE, severity=SEVERITY
+)

@@ -28,7 +28,7 @@ from collectors.feed.events import (
 from collectors.feed.statuses import moves_message, moves_of
 from collectors.values import Event, EventNote, FlowMove, Phase, ReporterKey
 from dataplane.rpc.errors import MessageError
-from tests.collectors.feed.drawn import EVENTS
+from tests.collectors.feed.drawn import EVENTS, SEVERITY
 
 NUMBER = st.integers(1, 2**63 - 1)
 FLOAT = st.floats(0, exclude_min=True, allow_infinity=False)
@@ -48,6 +48,7 @@ def rules(draw: st.DrawFn, number: int) -> Rule:
         name=f"rule {number}",
         figure=draw(st.sampled_from(sorted(FIGURES[scope]))),
         scope=scope,
+        severity=draw(SEVERITY),
         above=limit if kind == "above" else None,
         below=limit if kind == "below" else None,
         change=draw(CHANGES) if kind == "change" else None,

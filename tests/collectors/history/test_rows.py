@@ -225,6 +225,7 @@ def test_an_event_has_unix_time(tmp_path: Path) -> None:
         "evidence": [{"time": datetime.fromtimestamp(NOON_S + 1, UTC), "figure": "samples", "value": 3.0}],
         "note_by": None,
         "note": None,
+        "severity": "warning",
     }
 
 

@@ -205,7 +205,7 @@ async def _follow(client: FeedClient, form: Format) -> None:
 
 
 def _columns(form: Format) -> tuple[str, ...]:
-    return _COLUMNS if form is Format.TABLE else (*_COLUMNS, "evidence")
+    return _COLUMNS if form is Format.TABLE else (*_COLUMNS, "severity", "evidence")
 
 
 def _cells(event: Event, began_ns: int, form: Format) -> Cells:
@@ -217,7 +217,7 @@ def _cells(event: Event, began_ns: int, form: Format) -> Cells:
     evidence = [
         {"time": utc(row.time_ns + began_ns), "figure": row.figure, "value": row.value} for row in event.evidence
     ]
-    return (*cells, evidence)
+    return (*cells, event.severity, evidence)
 
 
 def _rule_cells(rule: Rule) -> Cells:

@@ -15,6 +15,7 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -35,15 +36,20 @@ _Future = torch.futures.Future[Any]
 
 
 class CollectiveWork(dist.Work):
-    """A collective under way; its future has the output tensors."""
+    """A collective under way; its future has the output tensors, which `finish` fills in from the sums."""
 
-    def __init__(self, future: _Future) -> None:
+    def __init__(self, sums: _Future, finish: Callable[[torch.Tensor], None], outputs: Any) -> None:
         super().__init__()
-        self._future = future
+        self._finish, self._outputs = finish, outputs
+        self._error: AllReduceError | None = None
+        self._future = sums.then(self._done)
 
     def wait(self, timeout: timedelta = timedelta()) -> bool:
         """Wait for the outputs; raise the collective's AllReduceError. The state's `deadline_s` bounds it."""
-        self._future.wait()
+        try:
+            self._future.wait()
+        except RuntimeError as error:  # PyTorch's, which has the text of the error only
+            raise self._error or error from None
         return True
 
     def is_completed(self) -> bool:
@@ -52,6 +58,39 @@ class CollectiveWork(dist.Work):
 
     def get_future(self) -> _Future:
         """Return the future of the outputs."""
+        return self._future
+
+    def _done(self, sums: _Future) -> Any:
+        try:
+            self._finish(sums.value())
+        except AllReduceError as error:
+            self._error = error
+            raise
+        return self._outputs
+
+
+class CollectiveWorks(dist.Work):
+    """Several collectives under way; the future has the outputs of all."""
+
+    def __init__(self, works: Sequence[dist.Work]) -> None:
+        super().__init__()
+        self._works = works
+        everything = torch.futures.collect_all([work.get_future() for work in works])
+        self._future = everything.then(lambda futures: [output for each in futures.value() for output in each.value()])
+
+    def wait(self, timeout: timedelta = timedelta()) -> bool:
+        """Wait for all; raise the error of the first that failed."""
+        for work in self._works:
+            work.wait()
+        self._future.wait()
+        return True
+
+    def is_completed(self) -> bool:
+        """Return whether all have ended."""
+        return self._future.done()
+
+    def get_future(self) -> _Future:
+        """Return the future of all outputs."""
         return self._future
 
 
@@ -111,7 +150,7 @@ class MillraceProcessGroup(dist.ProcessGroup):
         if self.rank() == opts.rootRank:
             return self._sum("reduce", tensors, mean)
         future = self._submit("reduce", tensors[0].detach().clone(), mean, tensors, tensors)
-        return CollectiveWork(future.then(_after(lambda _: None, tensors)))
+        return CollectiveWork(future, lambda _: None, tensors)
 
     def reduce_scatter(
         self, output_tensors: list[torch.Tensor], input_tensors: list[list[torch.Tensor]], opts: Any = None
@@ -140,7 +179,7 @@ class MillraceProcessGroup(dist.ProcessGroup):
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> dist.Work:
         """Do `reduce_scatter_single` for each pair."""
-        return _together([self.reduce_scatter_single(*pair, opts) for pair in zip(outputs, inputs, strict=True)])
+        return CollectiveWorks([self.reduce_scatter_single(*pair, opts) for pair in zip(outputs, inputs, strict=True)])
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -179,7 +218,7 @@ class MillraceProcessGroup(dist.ProcessGroup):
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> dist.Work:
         """Do `all_gather_single` for each pair."""
-        return _together([self.all_gather_single(*pair, opts) for pair in zip(outputs, inputs, strict=True)])
+        return CollectiveWorks([self.all_gather_single(*pair, opts) for pair in zip(outputs, inputs, strict=True)])
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
@@ -237,16 +276,16 @@ class MillraceProcessGroup(dist.ProcessGroup):
     def _sum(self, name: str, tensors: list[torch.Tensor], mean: bool | None) -> dist.Work:
         futures = [self._submit(name, each, bool(mean), [each], [each]) for each in tensors]
 
-        def fill(sums: torch.Tensor, target: torch.Tensor) -> None:
+        def fill(target: torch.Tensor, sums: torch.Tensor) -> None:
             if sums is not target:  # a sparse tensor's sum is a new one; detach() would get the values, not the tensor
                 with torch.no_grad():
                     target.copy_(sums)
 
         works = [
-            CollectiveWork(future.then(_after(lambda sums, target=target: fill(sums, target), [target])))
+            CollectiveWork(future, partial(fill, target), [target])
             for future, target in zip(futures, tensors, strict=True)
         ]
-        return _together(works)
+        return works[0] if len(works) == 1 else CollectiveWorks(works)
 
     def _sum_and_keep(
         self,
@@ -262,13 +301,13 @@ class MillraceProcessGroup(dist.ProcessGroup):
         def keep(sums: torch.Tensor) -> None:
             output.detach().copy_(sums[first : first + output.numel()].view(output.shape))
 
-        return CollectiveWork(future.then(_after(keep, [output])))
+        return CollectiveWork(future, keep, [output])
 
     def _copy(
         self, name: str, parts: Parts, values: torch.Tensor, targets: Sequence[torch.Tensor], outputs: Any
     ) -> dist.Work:
         future = self._submit(name, parts.pack(self.rank(), values), mean=False, inputs=[values], outputs=targets)
-        return CollectiveWork(future.then(_after(lambda sums: parts.unpack(sums, targets), outputs)))
+        return CollectiveWork(future, lambda sums: parts.unpack(sums, targets), outputs)
 
     def _hand_on(self, name: str, op: Any, tensors: Sequence[torch.Tensor], *arguments: Any) -> dist.Work:
         """Call gloo's or NCCL's collective; say so once for each kind."""
@@ -323,24 +362,6 @@ def _mean_of(op: Any) -> bool | None:
 def _kind(op: Any) -> Any:
     """Return the kind of an operation, which PyTorch gives bare or with a factor."""
     return op.op if isinstance(op, dist.ReduceOp) else op
-
-
-def _after(finish: Callable[[torch.Tensor], None], outputs: Any) -> Callable[[_Future], Any]:
-    """Return a callback that finishes a collective from its sums and returns its outputs."""
-
-    def done(future: _Future) -> Any:
-        finish(future.value())
-        return outputs
-
-    return done
-
-
-def _together(works: list[dist.Work]) -> dist.Work:
-    """Return the work of several collectives, with all their outputs."""
-    if len(works) == 1:
-        return works[0]
-    everything = torch.futures.collect_all([work.get_future() for work in works])
-    return CollectiveWork(everything.then(lambda all_of: [out for each in all_of.value() for out in each.value()]))
 
 
 def _other_backends(

@@ -11,6 +11,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ from dataplane.allreduce.job_engine import JobEngine
 from dataplane.allreduce.torch import MillraceState, attach
 from dataplane.allreduce.torch.forking import fork_workers
 from dataplane.allreduce.torch.process_group import MillraceProcessGroup
+from dataplane.errors import AllReduceError
 from tests.dataplane.allreduce.torch.dying_switch import CELLS
 
-DEFAULT, SECOND = 1, 2
+DEFAULT, SECOND, DESERTED = 1, 2, 3
 SUMMED = {
     "sum_float32": (torch.float32, dist.ReduceOp.SUM),
     "sum_float16": (torch.float16, dist.ReduceOp.SUM),
@@ -296,14 +298,33 @@ def hang(folder: Path, second: dist.ProcessGroup, rank: int, world: int) -> None
     second.state.flight_recorder.write(f"{folder}/records/worker_")
 
 
+def desert(group: dist.ProcessGroup, rank: int) -> Results:
+    """Return what the others get after the highest rank has left."""
+    mean, values = torch.full((3,), float(rank)), torch.ones(2)
+    dist.all_reduce(mean, dist.ReduceOp.AVG, group=group)
+    results: Results = {"mean": mean}
+    for name, call in {
+        "broadcast": lambda: dist.broadcast(values, 2, group=group),
+        "all_gather": lambda: dist.all_gather_single(torch.empty(6), values, group=group),
+    }.items():
+        try:
+            call()
+        except AllReduceError as error:
+            results[name] = str(error)
+    dist.broadcast(values, 0, group=group)
+    dist.barrier(group=group)
+    return results
+
+
 def work(world: int, folder: Path, port: int, rank: int) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     logging.basicConfig(filename=folder / f"{rank}.log", level=logging.INFO)
 
     def connect(job: int, group: dist.ProcessGroup) -> MillraceState:
-        settings = EngineSettings("127.0.0.1", job, CELLS // 2, world, epoch=1, port=port, patience_s=30)
-        return MillraceState(JobEngine(settings), group, deadline_s=60)
+        patience_s = 0.5 if job == DESERTED else 30
+        settings = EngineSettings("127.0.0.1", job, CELLS // 2, world, epoch=1, port=port, patience_s=patience_s)
+        return MillraceState(JobEngine(settings), group, deadline_s=60, agreement_s=4)
 
     dist.init_process_group(
         "millrace",
@@ -316,6 +337,7 @@ def work(world: int, folder: Path, port: int, rank: int) -> None:
     assert isinstance(ours, MillraceProcessGroup)
     second = dist.new_group(pg_options=partial(connect, SECOND), group_desc="second")
     few = dist.new_group([0, 1])
+    deserted = dist.new_group(pg_options=partial(connect, DESERTED))
     results = {
         "gloo": run_all(gloo, rank, world, DeviceMesh.from_group(gloo, "cpu")),
         "millrace": run_all(ours, rank, world, init_device_mesh("cpu", (world,))),
@@ -332,17 +354,27 @@ def work(world: int, folder: Path, port: int, rank: int) -> None:
         dist.all_reduce(tensor, group=few)
         results["few"] = tensor
     hang(folder, second, rank, world)
+    if rank != world - 1:
+        results["deserted"] = desert(deserted, rank)
     torch.save(results, folder / f"{rank}.pt")
+    store = dist.group.WORLD.get_group_store()
+    store.set(f"done/{rank}", "")
+    store.wait([f"done/{each}" for each in range(world)])
     second.abort()
     dist.destroy_process_group()
 
 
 def main(world: int, folder: Path, port: int) -> int:
-    """Return how many workers failed."""
-    started = fork_workers(range(world), partial(work, world, folder, port)).values()
-    for process in started:
-        process.join()
-    return sum(process.exitcode != 0 for process in started)
+    """Return how many workers failed; the first that does ends the others, which would wait for it."""
+    started = fork_workers(range(world), partial(work, world, folder, port))
+    going = {process.sentinel: process for process in started.values()}
+    while going:
+        for sentinel in connection.wait(list(going)):
+            ended = going.pop(int(sentinel))  # type: ignore[call-overload]
+            if ended.exitcode:
+                for process in going.values():
+                    process.kill()
+    return sum(process.exitcode != 0 for process in started.values())
 
 
 if __name__ == "__main__":

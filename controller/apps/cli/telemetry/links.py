@@ -96,7 +96,7 @@ def top(  # noqa: PLR0917 - a command line's options
         if form is not Format.TABLE:
             await _write_lines(looks, count, lambda seen: _ordered(seen, by)[:rows], form)
             return
-        await _show_live(looks, count, lambda seen: _top(seen, by, rows), patience_s=max(1.0, 3 * interval))
+        await show_live(looks, count, lambda seen: _top(seen, by, rows), patience_s=max(1.0, 3 * interval))
 
     with suppress(KeyboardInterrupt):
         ask(feed, watch, patience_s=None)
@@ -115,7 +115,7 @@ async def _status_and_snapshot(client: FeedClient) -> tuple[CollectorStatus, Sna
     return await client.status(), await anext(client.snapshots(1_000_000_000))
 
 
-async def _show_live(
+async def show_live(
     looks: AsyncIterator[Snapshot],
     count: int | None,
     render: Callable[[Snapshot], RenderableType],

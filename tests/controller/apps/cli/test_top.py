@@ -37,7 +37,7 @@ def test_silence_is_reported_and_later_data_is_shown(monkeypatch: pytest.MonkeyP
             await screen.silence.wait()
             yield Snapshot(2, {}, {}, {})
 
-        await telemetry_links._show_live(looks(), 2, lambda seen: f"look {seen.taken_ns}", patience_s=0.01)
+        await telemetry_links.show_live(looks(), 2, lambda seen: f"look {seen.taken_ns}", patience_s=0.01)
         return screen.getvalue()
 
     first, *silent, last = asyncio.run(finish_within(scene(), 20)).splitlines()

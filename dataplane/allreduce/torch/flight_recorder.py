@@ -8,9 +8,9 @@ TORCH_FR_BUFFER_SIZE (2,000 collectives; 0: none) and TORCH_FR_DUMP_TEMP_FILE (P
 
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
-import sys
 import threading
 import time
 from collections import deque
@@ -101,7 +101,9 @@ class GroupName:
 class FlightRecorder:
     """Ring buffer of a group's collectives; they are numbered from 0 and complete in order. For several threads."""
 
-    def __init__(self, group: GroupName, rank: int, *, capacity: int = 2000, prefix: str = "", timeout_s: float = 0.0) -> None:
+    def __init__(
+        self, group: GroupName, rank: int, *, capacity: int = 2000, prefix: str = "", timeout_s: float = 0.0
+    ) -> None:
         """Keep the last `capacity` of `rank`; `prefix` is where `write` puts the file, if it is not told."""
         self._group, self._rank, self._prefix, self._timeout_s = group, rank, prefix, timeout_s
         self._entries: deque[_Entry] = deque(maxlen=capacity)
@@ -208,9 +210,11 @@ class FlightRecorder:
 
 def _frames() -> list[dict[str, Any]]:
     """Return the stack of the caller's caller, innermost first."""
-    frames, frame = [], sys._getframe(2)
-    at: Any = frame
-    while at is not None and len(frames) < _DEPTH:
-        frames.append({"name": at.f_code.co_name, "filename": at.f_code.co_filename, "line": at.f_lineno})
-        at = at.f_back
+    frames: list[dict[str, Any]] = []
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = None if frame is None else frame.f_back
+    while frame is not None and len(frames) < _DEPTH:
+        frames.append({"name": frame.f_code.co_name, "filename": frame.f_code.co_filename, "line": frame.f_lineno})
+        frame = frame.f_back
     return frames

@@ -43,7 +43,8 @@ class JobOptions:
                 f'init_process_group("millrace"): no job: neither pg_options=JobOptions(...) nor {", ".join(missing)} '
                 "in the environment"
             )
-        return cls(*(environment[name] for name in _VARIABLES))
+        service, job, host = (environment[name] for name in _VARIABLES)
+        return cls(service, job, host)
 
     def connect(self, group: dist.ProcessGroup) -> MillraceState:
         """Join the job as this group's member; without it the state is by gloo's ring, and logs why."""

@@ -43,7 +43,9 @@ class Parts:
     def unpack(self, vector: torch.Tensor, targets: Sequence[torch.Tensor]) -> None:
         """Copy the parts of a summed vector to the targets; raise AllReduceError naming ranks that gave none."""
         count = len(self.ranks)
-        silent = [rank for rank, given in zip(self.ranks, vector[count * self._words :].tolist(), strict=True) if not given]
+        silent = [
+            rank for rank, given in zip(self.ranks, vector[count * self._words :].tolist(), strict=True) if not given
+        ]
         if silent:
             raise AllReduceError(f"worker {listed(silent)} of the group left the job before it gave its values")
         for at, target in enumerate(targets):
@@ -59,4 +61,4 @@ def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 def nbytes_of(tensor: torch.Tensor) -> int:
     """Return the bytes of a tensor's elements."""
-    return tensor.numel() * tensor.itemsize
+    return int(tensor.numel() * tensor.itemsize)

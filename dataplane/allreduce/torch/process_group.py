@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -26,79 +26,26 @@ from dataplane.allreduce.torch.options import Connect, JobOptions
 from dataplane.allreduce.torch.packing import Parts, nbytes_of
 from dataplane.allreduce.torch.staging import DEVICES, LAYOUTS
 from dataplane.allreduce.torch.state import FORMATS, MillraceState
+from dataplane.allreduce.torch.works import CollectiveWork, CollectiveWorks, Future
 from dataplane.errors import AllReduceError
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import _DistributedBackendOptions
+
+    _Nested: TypeAlias = torch.Tensor | Sequence["_Nested"]
+    _Operation: TypeAlias = dist.ReduceOp | dist.ReduceOp.RedOpType
 
 logger = logging.getLogger("millrace.allreduce")
 
 NAME: Final = "millrace"
 _FLOATS: Final = (torch.float32, torch.float16, torch.bfloat16)
-_Future = torch.futures.Future[Any]
 
 
-class CollectiveWork(dist.Work):
-    """A collective under way; its future has the output tensors, which `finish` fills in from the sums."""
-
-    def __init__(self, sums: _Future, finish: Callable[[torch.Tensor], None], outputs: Any) -> None:
-        super().__init__()
-        self._finish, self._outputs = finish, outputs
-        self._error: AllReduceError | None = None
-        self._future = sums.then(self._done)
-
-    def wait(self, timeout: timedelta = timedelta()) -> bool:
-        """Wait for the outputs; raise the collective's AllReduceError. The state's `deadline_s` bounds it."""
-        try:
-            self._future.wait()
-        except RuntimeError as error:  # PyTorch's, which has the text of the error only
-            raise self._error or error from None
-        return True
-
-    def is_completed(self) -> bool:
-        """Return whether there is a result, or a failure."""
-        return self._future.done()
-
-    def get_future(self) -> _Future:
-        """Return the future of the outputs."""
-        return self._future
-
-    def _done(self, sums: _Future) -> Any:
-        try:
-            self._finish(sums.value())
-        except AllReduceError as error:
-            self._error = error
-            raise
-        return self._outputs
-
-
-class CollectiveWorks(dist.Work):
-    """Several collectives under way; the future has the outputs of all."""
-
-    def __init__(self, works: Sequence[dist.Work]) -> None:
-        super().__init__()
-        self._works = works
-        everything = torch.futures.collect_all([work.get_future() for work in works])
-        self._future = everything.then(lambda futures: [output for each in futures.value() for output in each.value()])
-
-    def wait(self, timeout: timedelta = timedelta()) -> bool:
-        """Wait for all; raise the error of the first that failed."""
-        for work in self._works:
-            work.wait()
-        self._future.wait()
-        return True
-
-    def is_completed(self) -> bool:
-        """Return whether all have ended."""
-        return self._future.done()
-
-    def get_future(self) -> _Future:
-        """Return the future of all outputs."""
-        return self._future
-
-
-class MillraceProcessGroup(dist.ProcessGroup):
+class MillraceProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     """A process group over the switch, with gloo (and NCCL, for a GPU's tensors) for what is no sum there."""
 
     def __init__(
-        self, store: dist.Store, rank: int, size: int, timeout: timedelta, name: str, connect: Connect | None
+        self, store: dist.Store, rank: int, size: int, timeout: timedelta, *, name: str, connect: Connect | None
     ) -> None:
         """`connect` makes the state; without it everything goes to gloo or NCCL."""
         super().__init__(rank, size)  # the constructor that takes the store calls no method of a Python subclass
@@ -126,7 +73,7 @@ class MillraceProcessGroup(dist.ProcessGroup):
                 self._state = self._connect(self)
             return self._state
 
-    def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> dist.Work:  # type: ignore[override]
+    def allreduce(self, tensors: list[torch.Tensor], opts: dist.AllreduceOptions | None = None) -> dist.Work:
         """Add up, or average, in place."""
         opts = opts or dist.AllreduceOptions()
         mean = _mean_of(opts.reduceOp)
@@ -134,7 +81,9 @@ class MillraceProcessGroup(dist.ProcessGroup):
             return self._hand_on("allreduce", opts.reduceOp, tensors, tensors, opts)
         return self._sum("all_reduce", tensors, mean)
 
-    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> dist.Work:
+    def allreduce_coalesced(
+        self, tensors: list[torch.Tensor], opts: dist.AllreduceCoalescedOptions | None = None
+    ) -> dist.Work:
         """Add up, or average, each in place."""
         opts = opts or dist.AllreduceCoalescedOptions()
         mean = _mean_of(opts.reduceOp)
@@ -142,19 +91,22 @@ class MillraceProcessGroup(dist.ProcessGroup):
             return self._hand_on("allreduce_coalesced", opts.reduceOp, tensors, tensors, opts)
         return self._sum("allreduce_coalesced", tensors, mean)
 
-    def reduce(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:  # type: ignore[override]
+    def reduce(self, tensors: list[torch.Tensor], opts: dist.ReduceOptions) -> dist.Work:
         """Add up, or average, in place at the root; other members keep their values."""
         mean = _mean_of(opts.reduceOp)
         if len(tensors) != 1 or not self._is_summed(tensors, mean):
             return self._hand_on("reduce", opts.reduceOp, tensors, tensors, opts)
         if self.rank() == opts.rootRank:
             return self._sum("reduce", tensors, mean)
-        future = self._submit("reduce", tensors[0].detach().clone(), mean, tensors, tensors)
+        future = self._submit("reduce", tensors[0].detach().clone(), bool(mean), tensors, tensors)
         return CollectiveWork(future, lambda _: None, tensors)
 
     def reduce_scatter(
-        self, output_tensors: list[torch.Tensor], input_tensors: list[list[torch.Tensor]], opts: Any = None
-    ) -> dist.Work:  # type: ignore[override]
+        self,
+        output_tensors: list[torch.Tensor],
+        input_tensors: list[list[torch.Tensor]],
+        opts: dist.ReduceScatterOptions | None = None,
+    ) -> dist.Work:
         """Add up one tensor for each member and keep this member's; they may differ in size."""
         opts = opts or dist.ReduceScatterOptions()
         mean, inputs = _mean_of(opts.reduceOp), input_tensors[0]
@@ -162,28 +114,30 @@ class MillraceProcessGroup(dist.ProcessGroup):
             return self._hand_on("reduce_scatter", opts.reduceOp, inputs, output_tensors, input_tensors, opts)
         values = torch.cat([each.detach().reshape(-1) for each in inputs])
         first = sum(each.numel() for each in inputs[: self.rank()])
-        return self._sum_and_keep("reduce_scatter", values, first, output_tensors[0], mean, inputs)
+        return self._sum_and_keep("reduce_scatter", values, first, output_tensors[0], mean=mean, inputs=inputs)
 
-    def reduce_scatter_single(self, output: torch.Tensor, values: torch.Tensor, opts: Any = None) -> dist.Work:
+    def reduce_scatter_single(
+        self, output: torch.Tensor, values: torch.Tensor, opts: dist.ReduceScatterOptions | None = None
+    ) -> dist.Work:
         """Add up a tensor and keep this member's part."""
         opts = opts or dist.ReduceScatterOptions()
         mean = _mean_of(opts.reduceOp)
         if not self._is_summed([output, values], mean, dense=True):
             return self._hand_on("_reduce_scatter_base", opts.reduceOp, [values], output, values, opts)
         flat, first = values.detach().clone().reshape(-1), self.rank() * output.numel()
-        return self._sum_and_keep("_reduce_scatter_base", flat, first, output, mean, [values])
+        return self._sum_and_keep("_reduce_scatter_base", flat, first, output, mean=mean, inputs=[values])
 
     _reduce_scatter_base = reduce_scatter_single
 
     def reduce_scatter_single_coalesced(
-        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: dist.ReduceScatterOptions | None = None
     ) -> dist.Work:
         """Do `reduce_scatter_single` for each pair."""
         return CollectiveWorks([self.reduce_scatter_single(*pair, opts) for pair in zip(outputs, inputs, strict=True)])
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
-    def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> dist.Work:  # type: ignore[override]
+    def broadcast(self, tensors: list[torch.Tensor], opts: dist.BroadcastOptions) -> dist.Work:
         """Copy the root's tensor to all, to the bit, whatever its format."""
         if len(tensors) != 1 or not self._is_copied(tensors):
             return self._hand_on("broadcast", None, tensors, tensors, opts)
@@ -191,8 +145,11 @@ class MillraceProcessGroup(dist.ProcessGroup):
         return self._copy("broadcast", parts, tensors[0], tensors, tensors)
 
     def allgather(
-        self, output_tensors: list[list[torch.Tensor]], input_tensors: list[torch.Tensor], opts: Any = None
-    ) -> dist.Work:  # type: ignore[override]
+        self,
+        output_tensors: list[list[torch.Tensor]],
+        input_tensors: list[torch.Tensor],
+        opts: dist.AllgatherOptions | None = None,
+    ) -> dist.Work:
         """Copy each member's tensor to all, to the bit; they have the same size."""
         opts = opts or dist.AllgatherOptions()
         is_even = len(input_tensors) == 1 and all(
@@ -200,9 +157,13 @@ class MillraceProcessGroup(dist.ProcessGroup):
         )
         if not is_even or not self._is_copied([*input_tensors, *output_tensors[0]]):
             return self._hand_on("allgather", None, input_tensors, output_tensors, input_tensors, opts)
-        return self._copy("all_gather", self._parts(input_tensors[0]), input_tensors[0], output_tensors[0], output_tensors)
+        return self._copy(
+            "all_gather", self._parts(input_tensors[0]), input_tensors[0], output_tensors[0], output_tensors
+        )
 
-    def all_gather_single(self, output: torch.Tensor, values: torch.Tensor, opts: Any = None) -> dist.Work:
+    def all_gather_single(
+        self, output: torch.Tensor, values: torch.Tensor, opts: dist.AllgatherOptions | None = None
+    ) -> dist.Work:
         """Copy each member's tensor to its part of all outputs, to the bit."""
         opts = opts or dist.AllgatherOptions()
         if not self._is_copied([output, values]) or nbytes_of(output) != self.size() * nbytes_of(values):
@@ -215,14 +176,14 @@ class MillraceProcessGroup(dist.ProcessGroup):
     _allgather_base = all_gather_single
 
     def all_gather_single_coalesced(
-        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: dist.AllgatherOptions | None = None
     ) -> dist.Work:
         """Do `all_gather_single` for each pair."""
         return CollectiveWorks([self.all_gather_single(*pair, opts) for pair in zip(outputs, inputs, strict=True)])
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def barrier(self, opts: Any = None) -> dist.Work:  # type: ignore[override]
+    def barrier(self, opts: dist.BarrierOptions | None = None) -> dist.Work:
         """Wait for all members of the job."""
         if self._connect is None:
             return self._hand_on("barrier", None, [], opts or dist.BarrierOptions())
@@ -269,8 +230,13 @@ class MillraceProcessGroup(dist.ProcessGroup):
         return Parts(tuple(range(self.size())), nbytes_of(values))
 
     def _submit(
-        self, name: str, values: torch.Tensor, mean: bool, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
-    ) -> _Future:
+        self,
+        name: str,
+        values: torch.Tensor,
+        mean: bool,
+        inputs: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+    ) -> Future:
         return self.state.submit(values, mean=mean, call=Call(name, Tensors.of(inputs), Tensors.of(outputs)))
 
     def _sum(self, name: str, tensors: list[torch.Tensor], mean: bool | None) -> dist.Work:
@@ -293,6 +259,7 @@ class MillraceProcessGroup(dist.ProcessGroup):
         values: torch.Tensor,
         first: int,
         output: torch.Tensor,
+        *,
         mean: bool | None,
         inputs: Sequence[torch.Tensor],
     ) -> dist.Work:
@@ -304,19 +271,23 @@ class MillraceProcessGroup(dist.ProcessGroup):
         return CollectiveWork(future, keep, [output])
 
     def _copy(
-        self, name: str, parts: Parts, values: torch.Tensor, targets: Sequence[torch.Tensor], outputs: Any
+        self, name: str, parts: Parts, values: torch.Tensor, targets: Sequence[torch.Tensor], outputs: object
     ) -> dist.Work:
         future = self._submit(name, parts.pack(self.rank(), values), mean=False, inputs=[values], outputs=targets)
         return CollectiveWork(future, lambda sums: parts.unpack(sums, targets), outputs)
 
-    def _hand_on(self, name: str, op: Any, tensors: Sequence[torch.Tensor], *arguments: Any) -> dist.Work:
+    def _hand_on(
+        self, name: str, op: _Operation | None, tensors: Sequence[torch.Tensor], *arguments: object
+    ) -> dist.Work:
         """Call gloo's or NCCL's collective; say so once for each kind."""
         device = tensors[0].device.type if tensors else "cpu"
         if device not in self._others:
             raise AllReduceError(f"group {self._label}: no backend has {name} for tensors on {device}")
         _, backend = self._others[device]
         if self._connect is not None:
-            what = f"{name}{'' if op is None else f' ({_kind(op).name})'} of {tensors[0].dtype if tensors else 'nothing'}"
+            what = (
+                f"{name}{'' if op is None else f' ({_kind(op).name})'} of {tensors[0].dtype if tensors else 'nothing'}"
+            )
             if what not in self._handed_on:
                 self._handed_on.add(what)
                 logger.info("group %s: %s goes to %s, not over the switch", self._label, what, backend.name())
@@ -327,7 +298,7 @@ class MillraceProcessGroup(dist.ProcessGroup):
 def _delegate(name: str, at: int) -> Callable[..., dist.Work]:
     """Return a method that hands a collective on; argument `at` has its tensors."""
 
-    def handed_on(self: MillraceProcessGroup, *arguments: Any) -> dist.Work:
+    def handed_on(self: MillraceProcessGroup, *arguments: object) -> dist.Work:
         return self._hand_on(name, None, _flat(arguments[at]), *arguments)
 
     handed_on.__name__, handed_on.__doc__ = name, "Hand it on to gloo or NCCL."
@@ -345,21 +316,21 @@ for _name, _at in {
     "recv_anysource": 0,
 }.items():
     setattr(MillraceProcessGroup, _name, _delegate(_name, _at))
-MillraceProcessGroup.all_to_all_single = MillraceProcessGroup.alltoall_base  # type: ignore[method-assign]
+MillraceProcessGroup.all_to_all_single = MillraceProcessGroup.alltoall_base
 
 
-def _flat(tensors: Any) -> list[torch.Tensor]:
+def _flat(tensors: _Nested) -> list[torch.Tensor]:
     if isinstance(tensors, torch.Tensor):
         return [tensors]
     return [each for part in tensors for each in _flat(part)]
 
 
-def _mean_of(op: Any) -> bool | None:
+def _mean_of(op: _Operation) -> bool | None:
     """Return whether an operation is a mean, False for a sum, None for anything else."""
     return {dist.ReduceOp.AVG: True, dist.ReduceOp.SUM: False}.get(_kind(op))
 
 
-def _kind(op: Any) -> Any:
+def _kind(op: _Operation) -> dist.ReduceOp.RedOpType:
     """Return the kind of an operation, which PyTorch gives bare or with a factor."""
     return op.op if isinstance(op, dist.ReduceOp) else op
 
@@ -374,12 +345,12 @@ def _other_backends(
         others["cuda"] = (kinds.GLOO, gloo)
         if dist.is_nccl_available():
             options = dist.ProcessGroupNCCL.Options()
-            options._timeout = timeout
+            options._timeout = timeout  # noqa: SLF001 - as PyTorch's own groups set it
             others["cuda"] = (kinds.NCCL, dist.ProcessGroupNCCL(dist.PrefixStore("nccl/", store), rank, size, options))
     return others
 
 
-def _create(group: Any, options: JobOptions | Connect | None) -> MillraceProcessGroup:
+def _create(group: _DistributedBackendOptions, options: JobOptions | Connect | None) -> MillraceProcessGroup:
     """Make a group, as torch.distributed asks for it."""
     is_default = not group.global_ranks_in_group
     if options is None and is_default:
@@ -387,9 +358,8 @@ def _create(group: Any, options: JobOptions | Connect | None) -> MillraceProcess
     connect = options.connect if isinstance(options, JobOptions) else options
     if connect is not None and not callable(connect):
         raise AllReduceError(f"pg_options of backend millrace: {connect!r} is not JobOptions")
-    return MillraceProcessGroup(
-        group.store, group.group_rank, group.group_size, group.timeout, group.group_id, connect
-    )
+    store, rank, size, timeout = group.store, group.group_rank, group.group_size, group.timeout
+    return MillraceProcessGroup(store, rank, size, timeout, name=group.group_id, connect=connect)
 
 
 def register() -> None:

@@ -316,9 +316,7 @@ class MillraceState:
         """Say once that a result is late, and have all workers write their flight records."""
         if submission.number <= self._reported:
             return
-        logger.warning(
-            "all-reduce %d (%s) has had no result for %g s", submission.number, submission.call, _REPORT_S
-        )
+        logger.warning("all-reduce %d (%s) has had no result for %g s", submission.number, submission.call, _REPORT_S)
         if self._agreement is not None:
             self._agreement.ask_for_record(submission.number)
         self._write_record(submission.number)

@@ -181,7 +181,12 @@ def test_job_top_shows_workers_waited_for_and_the_cause(feed: str) -> None:
         ["resnet", "s2", "h1", "25.0", "0.003", "not measured", "", "", "", "150.0"],
     ]
     first, second = map(json.loads, top("resnet", "-f", "json").splitlines())
-    assert (first["look"], first["worker"], first["cause"], first["wait_caused_ns"]) == (1, "h2", "not measured", 3000000)
+    assert (first["look"], first["worker"], first["cause"], first["wait_caused_ns"]) == (
+        1,
+        "h2",
+        "not measured",
+        3000000,
+    )
     assert second["worker"] == "h1"
     (row,) = csv.DictReader(io.StringIO(top("3", "--rows", "1", "-f", "csv")))
     assert (row["job"], row["worker"]) == ("resnet", "h2")

@@ -6,7 +6,6 @@ Everything runs by gloo and by the backend millrace; what DistributedDataParalle
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -131,7 +130,7 @@ def others(group: dist.ProcessGroup, rank: int, world: int) -> Iterator[tuple[st
         yield "received", received
 
 
-class Branches(torch.nn.Module):
+class Branches(torch.nn.Module):  # type: ignore[misc]
     """A net of which a worker uses one branch; the third is nobody's."""
 
     def __init__(self) -> None:
@@ -144,7 +143,7 @@ class Branches(torch.nn.Module):
         return used
 
 
-class Mixed(torch.nn.Module):
+class Mixed(torch.nn.Module):  # type: ignore[misc]
     """Parameters of several formats, one of them without elements."""
 
     def __init__(self, *formats: torch.dtype) -> None:
@@ -303,10 +302,11 @@ def desert(group: dist.ProcessGroup, rank: int) -> Results:
     mean, values = torch.full((3,), float(rank)), torch.ones(2)
     dist.all_reduce(mean, dist.ReduceOp.AVG, group=group)
     results: Results = {"mean": mean}
-    for name, call in {
-        "broadcast": lambda: dist.broadcast(values, 2, group=group),
-        "all_gather": lambda: dist.all_gather_single(torch.empty(6), values, group=group),
-    }.items():
+    calls: dict[str, Callable[[], object]] = {
+        "broadcast": partial(dist.broadcast, values, 2, group=group),
+        "all_gather": partial(dist.all_gather_single, torch.empty(6), values, group=group),
+    }
+    for name, call in calls.items():
         try:
             call()
         except AllReduceError as error:
@@ -338,7 +338,7 @@ def work(world: int, folder: Path, port: int, rank: int) -> None:
     second = dist.new_group(pg_options=partial(connect, SECOND), group_desc="second")
     few = dist.new_group([0, 1])
     deserted = dist.new_group(pg_options=partial(connect, DESERTED))
-    results = {
+    results: Results = {
         "gloo": run_all(gloo, rank, world, DeviceMesh.from_group(gloo, "cpu")),
         "millrace": run_all(ours, rank, world, init_device_mesh("cpu", (world,))),
         "hook": by_hook(ours.state, gloo, rank),
@@ -369,8 +369,8 @@ def main(world: int, folder: Path, port: int) -> int:
     started = fork_workers(range(world), partial(work, world, folder, port))
     going = {process.sentinel: process for process in started.values()}
     while going:
-        for sentinel in connection.wait(list(going)):
-            ended = going.pop(int(sentinel))  # type: ignore[call-overload]
+        ready = connection.wait(list(going))
+        for ended in [going.pop(sentinel) for sentinel in list(going) if sentinel in ready]:
             if ended.exitcode:
                 for process in going.values():
                     process.kill()

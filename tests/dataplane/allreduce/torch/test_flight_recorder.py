@@ -18,7 +18,7 @@ if importlib.util.find_spec("torch") is None:
 
 import torch
 import torch.distributed as dist
-from torch._C._distributed_c10d import _dump_fr_trace
+from torch._C._distributed_c10d import _dump_fr_trace  # type: ignore[attr-defined]
 
 from dataplane.allreduce.torch import MillraceState, all_reduce
 from dataplane.allreduce.torch.flight_recorder import Call, FlightRecorder, GroupName

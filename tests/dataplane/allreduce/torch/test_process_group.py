@@ -128,7 +128,7 @@ def test_trainings_are_those_by_gloo(results: Results, training: str, way: str) 
 def test_collectives_went_over_the_switch(results: Results) -> None:
     for mine in results:
         assert not mine["by_ring"]
-        calls = Counter(mine["calls"])
+        calls: Counter[str] = Counter(mine["calls"])
         names = {"all_reduce", "broadcast", "all_gather", "_all_gather_base", "_reduce_scatter_base", "reduce_scatter"}
         assert set(calls) == {f"gloo:{name}" for name in names | {"allreduce_coalesced", "reduce", "barrier"}}
         layers, steps, whole = 2, 3, 4
@@ -172,7 +172,11 @@ def test_pytorchs_analyser_names_the_rank_that_hangs(
     _, database = pickle.loads((tmp_path / "db").read_bytes())
     first, last = database.collectives
     assert first.pass_check
-    assert (first.collective_name, first.collective_state, first.missing_ranks) == ("gloo:all_reduce", "completed", None)
+    assert (first.collective_name, first.collective_state, first.missing_ranks) == (
+        "gloo:all_reduce",
+        "completed",
+        None,
+    )
     assert (last.input_sizes, last.collective_state, last.missing_ranks) == ([[9]], "started", {0})
     assert [frame["name"] for frame in last.collective_frames].count("hang") == 1
     capsys.readouterr()

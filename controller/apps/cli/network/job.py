@@ -114,7 +114,7 @@ def top(  # noqa: PLR0917 - a command line's options
     form: LineFormat = Format.TABLE,
 ) -> None:
     """Watch the workers that jobs wait for, and why: cable, loss, queue or compute, until Ctrl-C."""
-    from controller.apps.cli.telemetry.links import show_live  # noqa: PLC0415
+    from controller.apps.cli.shared.live import show_live  # noqa: PLC0415
 
     async def watch(client: FeedClient) -> None:
         await client.status()  # unlike a stream, it fails at once if nothing listens

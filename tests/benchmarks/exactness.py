@@ -6,7 +6,10 @@ steps all workers' own gradients are gathered; their mean in fp64 is what both r
 an element is relative to its own exact value, so it grows where a value is small beside the largest of its block of
 256. Losses are those of a held-out batch at the end; the spread of gloo's over the seeds says how much a loss means.
 
-Usage: sudo .venv/bin/python tests/benchmarks/exactness.py [--steps N] [--seeds N]
+`--control` says how far rounding alone leads: one process trains the CNN with sums in fp32, in fp64 and in the switch's
+format, without a network.
+
+Usage: sudo .venv/bin/python tests/benchmarks/exactness.py [--steps N] [--seeds N] [--control]
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from rich.table import Table
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from dataplane.allreduce import formats
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.job_engine import JobEngine
 from dataplane.allreduce.torch import MillraceState, millrace_hook
@@ -159,10 +163,7 @@ def train(name: str, seed: int, steps: int, hook: Hook, state: Any) -> Trained:
         errors += [relative_errors(local, future.value()) for local, future in taken]
         taken.clear()
         optimiser.step()
-    with torch.no_grad():
-        inputs, targets = zip(*(batch(torch.Generator().manual_seed(99 + at)) for at in range(32)), strict=True)
-        loss = torch.nn.functional.cross_entropy(net(torch.cat(inputs)), torch.cat(targets))
-    return Trained(loss.item(), np.concatenate(errors))
+    return Trained(held_out_loss(net, kind), np.concatenate(errors))
 
 
 def relative_errors(local: torch.Tensor, result: Any) -> np.ndarray:
@@ -225,11 +226,68 @@ def measure(steps: int, seeds: int) -> dict[str, list[tuple[Trained, Trained]]]:
         return results
 
 
+def fp32(gradients: list[np.ndarray]) -> np.ndarray:
+    mean = np.zeros_like(gradients[0])
+    for gradient in gradients:
+        mean = mean + gradient / np.float32(WORLD)
+    return mean
+
+
+def fp64(gradients: list[np.ndarray]) -> np.ndarray:
+    mean: np.ndarray = (np.sum(gradients, axis=0, dtype=np.float64) / WORLD).astype(np.float32)
+    return mean
+
+
+def lanes(gradients: list[np.ndarray]) -> np.ndarray:
+    size = gradients[0].size
+    blocks = [np.pad(each, (0, -size % formats.BLOCK)).reshape(-1, formats.BLOCK) for each in gradients]
+    agreed = np.max([formats.exponents(each)[0] for each in blocks], axis=0)
+    sums = np.zeros(blocks[0].shape, np.int32)
+    for each in blocks:
+        sums += formats.to_lanes(each, agreed, WORLD)
+    return formats.from_lanes(sums, agreed, WORLD, WORLD).reshape(-1)[:size]
+
+
+def control(steps: int, seeds: int) -> dict[str, list[float]]:
+    """Return the CNN's final losses, by the kind of sums."""
+    torch.set_num_threads(1)
+    kind = MODELS["CNN"]
+    losses: dict[str, list[float]] = {}
+    for seed, average in itertools.product(range(1, seeds + 1), (fp32, fp64, lanes)):
+        torch.manual_seed(seed)
+        net = kind.make()
+        optimiser = kind.optimiser(net.parameters())
+        chances = [torch.Generator().manual_seed(1000 * seed + rank) for rank in range(WORLD)]
+        for _ in range(steps):
+            gradients = []
+            for chance in chances:
+                inputs, targets = kind.batch(chance)
+                net.zero_grad()
+                torch.nn.functional.cross_entropy(net(inputs), targets).backward()
+                gradients.append(torch.cat([part.grad.reshape(-1) for part in net.parameters()]).numpy())
+            mean = torch.from_numpy(average(gradients)).split([part.numel() for part in net.parameters()])
+            for part, own in zip(net.parameters(), mean, strict=True):
+                part.grad.copy_(own.view(part.shape))
+            optimiser.step()
+        losses.setdefault(average.__name__, []).append(held_out_loss(net, kind))
+    return losses
+
+
+def held_out_loss(net: torch.nn.Module, kind: Kind) -> float:
+    with torch.no_grad():
+        inputs, targets = zip(*(kind.batch(torch.Generator().manual_seed(99 + at)) for at in range(32)), strict=True)
+        return float(torch.nn.functional.cross_entropy(net(torch.cat(inputs)), torch.cat(targets)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--control", action="store_true")
     options = parser.parse_args()
+    if options.control:
+        print(json.dumps(control(options.steps, options.seeds)))
+        return
     results = measure(options.steps, options.seeds)
     table = Table(
         "model", "error p50", "gloo's", "p99", "gloo's", "max", "gloo's", "loss", "gloo's", "spread", "most apart"

@@ -229,7 +229,7 @@ def measure(steps: int, seeds: int) -> dict[str, list[tuple[Trained, Trained]]]:
 def fp32(gradients: list[np.ndarray]) -> np.ndarray:
     mean = np.zeros_like(gradients[0])
     for gradient in gradients:
-        mean = mean + gradient / np.float32(WORLD)
+        mean += gradient / np.float32(WORLD)
     return mean
 
 

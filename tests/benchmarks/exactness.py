@@ -234,8 +234,10 @@ def fp32(gradients: list[np.ndarray]) -> np.ndarray:
 
 
 def fp64(gradients: list[np.ndarray]) -> np.ndarray:
-    mean: np.ndarray = (np.sum(gradients, axis=0, dtype=np.float64) / WORLD).astype(np.float32)
-    return mean
+    total = np.zeros(gradients[0].shape)
+    for gradient in gradients:
+        total += gradient
+    return (total / WORLD).astype(np.float32)
 
 
 def lanes(gradients: list[np.ndarray]) -> np.ndarray:

@@ -56,6 +56,15 @@ def test_training_by_the_switch_is_that_by_gloo_whatever_is_lost(
         assert not loss or answer["repeated"]
 
 
+def test_backend_trains_over_the_switch_without_a_hook(fabric: TrainingFabric, by_gloo: Answers) -> None:
+    fabric.begin("backend", backend=True)
+    results = fabric.results(WORKERS)
+    assert_the_same_curve(results, by_gloo)
+    for answer in results.values():
+        assert not answer["by_ring"], answer["said"]
+        assert answer["calls"] == ["gloo:all_gather", "gloo:all_reduce", "gloo:broadcast"]
+
+
 def test_training_continues_by_ring_after_the_switch_is_killed(fabric: TrainingFabric, by_gloo: Answers) -> None:
     fabric.begin("switch-killed", tells=True)
     assert fabric.hear() == {"rank": 0, "middle": "switch-killed"}

@@ -1,4 +1,8 @@
-"""The demo's workers, whose cables lose frames where an order has {"loss": share of frames lost each way}."""
+"""The demo's workers, for tests.
+
+An order may have {"loss": share of frames lost each way at a worker's cable}, and "backend": all of the model's
+collectives are then by a group of the backend millrace, without a hook.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,14 @@ import sys
 from contextlib import ExitStack
 from typing import cast
 
-from controller.apps.demo.training.worker import Order, Worker, main
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from controller.apps.demo.training.model import Training
+from controller.apps.demo.training.worker import Order, Worker, heard, main
 from dataplane.allreduce.job_engine import JobEngine
-from dataplane.allreduce.torch import MillraceState
+from dataplane.allreduce.torch import JobOptions, MillraceState
+from dataplane.allreduce.torch.process_group import MillraceProcessGroup
 from dataplane.fabric.kernel import HOST_DEVICE
 from tests.integration.losses import losing
 
@@ -20,7 +29,22 @@ class LosingWorker(Worker):
         with ExitStack() as stack:
             if order.get("loss"):
                 stack.enter_context(losing("/proc/self/ns/net", HOST_DEVICE, order["loss"]))
-            super().obey(order)
+            if order.get("backend"):
+                self._train_by_backend(order)
+            else:
+                super().obey(order)
+
+    def _train_by_backend(self, order: Order) -> None:
+        options = JobOptions(order["service"], order["train"], f"h{self.rank + 1}")
+        with heard() as messages:
+            group = dist.new_group(backend="millrace", pg_options=options)
+            assert isinstance(group, MillraceProcessGroup)
+            training = Training(self.rank)
+            training.model = DistributedDataParallel(training.net, process_group=group, bucket_cap_mb=0.02)
+            self._train(order, training, None)
+            calls = sorted({entry["profiling_name"] for entry in group.state.flight_recorder.dump()["entries"]})
+            self._answer(order, training, **self.found(group.state), calls=calls, said=messages)
+            dist.destroy_process_group(group)
 
     def found(self, state: MillraceState) -> dict[str, object]:
         reducer = cast(JobEngine, state._reducer)

@@ -8,6 +8,7 @@ members of the job are neither heard nor waited for.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -73,6 +74,21 @@ class Agreement:
                 rank, _, reason = self._read(f"call/{self._heard}").partition(" ")
                 if int(rank) in self._voters().ranks:
                     return f"worker {rank}: {reason}"
+        except RuntimeError:
+            return None
+        return None
+
+    def ask_for_record(self, number: int) -> None:
+        """Ask all workers to write their flight records, because of an all-reduce without a result."""
+        with contextlib.suppress(RuntimeError):  # a store that is gone is reported when the switch is left
+            self._store.set(self._key("record"), str(number))
+
+    def asked_for_record(self, reported: int) -> int | None:
+        """Return the number of a later all-reduce than `reported` of which some worker waits for the result."""
+        try:
+            if self._store.check([self._key("record")]):
+                number = int(self._read("record"))
+                return number if number > reported else None
         except RuntimeError:
             return None
         return None

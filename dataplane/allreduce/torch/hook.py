@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from dataplane.allreduce.torch.process_group import MillraceProcessGroup
 from dataplane.allreduce.torch.staging import DEVICES
 from dataplane.allreduce.torch.state import FORMATS, MillraceState
 from dataplane.errors import AllReduceError
@@ -35,7 +36,7 @@ def attach(model: DistributedDataParallel, state: MillraceState) -> None:
     waits = []
     if model.forward_sync_buffers and any(True for _ in model.module.buffers()):
         waits.append("forward_sync_buffers=True")
-    if model.find_unused_parameters:
+    if model.find_unused_parameters and not isinstance(model.process_group, MillraceProcessGroup):
         waits.append("find_unused_parameters=True")
     if waits:
         logger.warning(

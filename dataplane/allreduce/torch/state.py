@@ -10,11 +10,11 @@ in the buckets.
 from __future__ import annotations
 
 import atexit
-import itertools
 import logging
+import os
 import threading
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +30,7 @@ from dataplane.allreduce.membership import Membership
 from dataplane.allreduce.reducer import Reducer
 from dataplane.allreduce.submission_queue import SubmissionQueue
 from dataplane.allreduce.torch.agreement import Agreement, Voters, listed
+from dataplane.allreduce.torch.flight_recorder import Call, FlightRecorder, GroupName
 from dataplane.allreduce.torch.job_membership import JobMember
 from dataplane.allreduce.torch.results import BEYOND, SpareTensors, as_array, carried, carrier, is_beyond
 from dataplane.allreduce.torch.ring import Ring, Started
@@ -45,7 +46,10 @@ _BY_RING: Final = 4
 """Maximum number of concurrent all-reduces of gloo's ring."""
 _ABANDON_S: Final = 2.0
 """Maximum wait for the thread when abandoning."""
-_numbers = itertools.count()
+_REPORT_S: Final = 5.0
+"""Time without a result after which the log says so, and the flight record is written."""
+_states_of: Counter[str] = Counter()
+"""Number of states made of each group; by its name, as workers may make those of different groups in any order."""
 
 
 class _CalledError(AllReduceError):
@@ -61,6 +65,7 @@ class _Submission:
     values: torch.Tensor
     mean: bool
     future: torch.futures.Future[torch.Tensor]
+    call: Call
 
 
 class MillraceState:
@@ -88,12 +93,15 @@ class MillraceState:
         """
         self._reducer, self._reason, self._member = reducer, reason, member
         self._deadline_s, self._clock = deadline_s, clock or MonotonicClock()
-        self._agreement = _agreement(process_group, member, agreement_s, self._clock)
+        group = process_group if process_group is not None or not dist.is_initialized() else dist.group.WORLD
+        self._agreement = None if group is None else _agreement(group, member, agreement_s, self._clock)
+        self.flight_recorder = _flight_recorder(group, deadline_s)
         self._ring: Ring | None = None
         self._is_leaving = False
         self._submitting = threading.Lock()
         self._submitted = self._settled = 0
         self._polled_ns = 0
+        self._reported = -1
         self._queue: SubmissionQueue[_Submission] = SubmissionQueue("PyTorch's all-reduces")
         self._spare = SpareTensors()
         self._last: torch.Tensor | None = None
@@ -159,8 +167,13 @@ class MillraceState:
         """True if gloo's ring adds up."""
         return self._ring is not None
 
-    def submit(self, tensor: torch.Tensor, *, mean: bool) -> torch.futures.Future[torch.Tensor]:
-        """Start an all-reduce, in place unless the tensor is sparse; return without waiting for others."""
+    def submit(
+        self, tensor: torch.Tensor, *, mean: bool, call: Call | None = None
+    ) -> torch.futures.Future[torch.Tensor]:
+        """Start an all-reduce, in place unless the tensor is sparse; return without waiting for others.
+
+        `call` is the collective that it is part of, for the flight record.
+        """
         if tensor.dtype not in FORMATS or tensor.device.type not in DEVICES or tensor.layout not in LAYOUTS:
             raise AllReduceError(
                 f"a tensor of {tensor.dtype} on {tensor.device}, {tensor.layout}: only float32, float16, bfloat16 and "
@@ -174,7 +187,9 @@ class MillraceState:
             return future
         values = on_host(tensor)
         with self._submitting:
-            failure = self._queue.put(_Submission(self._submitted, tensor, values, mean, future))
+            submission = _Submission(self._submitted, tensor, values, mean, future, call or Call.all_reduce(tensor))
+            self.flight_recorder.scheduled(submission.number, submission.call)
+            failure = self._queue.put(submission)
             self._submitted += failure is None
         if failure is not None:
             future.set_exception(failure)
@@ -259,13 +274,18 @@ class MillraceState:
         """Return the switch's sums, in the tensor's format."""
         if self._reducer is None:
             raise AllReduceError(self._reason)
-        until_ns = self._clock.now_ns() + int(self._deadline_s * NS_PER_S)
+        begun_ns = self._clock.now_ns()
+        until_ns = begun_ns + int(self._deadline_s * NS_PER_S)
+        self.flight_recorder.started(submission.number)
 
         def poll() -> None:
-            if self._clock.now_ns() >= until_ns:
+            now_ns = self._clock.now_ns()
+            if now_ns >= until_ns:
                 raise AllReduceError(
                     f"waited {self._deadline_s:g} s for the switch's result of all-reduce {submission.number}"
                 )
+            if now_ns >= begun_ns + int(_REPORT_S * NS_PER_S):
+                self._report(submission)
             self._poll()
 
         values = submission.values.reshape(-1)
@@ -288,11 +308,34 @@ class MillraceState:
         called = self._agreement.called()
         if called is not None:
             raise _CalledError(called)
+        asked = self._agreement.asked_for_record(self._reported)
+        if asked is not None:
+            self._write_record(asked)
+
+    def _report(self, submission: _Submission) -> None:
+        """Say once that a result is late, and have all workers write their flight records."""
+        if submission.number <= self._reported:
+            return
+        logger.warning("all-reduce %d (%s) has had no result for %g s", submission.number, submission.call, _REPORT_S)
+        if self._agreement is not None:
+            self._agreement.ask_for_record(submission.number)
+        self._write_record(submission.number)
+
+    def _write_record(self, number: int) -> None:
+        self._reported = number
+        try:
+            path = self.flight_recorder.write()
+        except OSError as error:
+            logger.warning("flight record: %s", error)
+            return
+        if path is not None:
+            logger.warning("flight record %s: written for all-reduce %d", path, number)
 
     def _add_up_by_ring(self) -> None:
         started: deque[Started] = deque()
         while self._ring is not None and (submission := self._queue.first()) is not None:
             for each in self._queue.ahead(_BY_RING)[len(started) :]:
+                self.flight_recorder.started(each.number)
                 started.append(self._ring.start(each.values, mean=each.mean))
             self._finish(submission, started.popleft().result(submission.number, self._deadline_s))
 
@@ -307,6 +350,7 @@ class MillraceState:
         if not self._queue.settle(submission):
             return
         self._settled += 1
+        self.flight_recorder.completed(submission.number)
         if has_left:
             submission.future.set_exception(SaturatedError(f"sums of all-reduce {submission.number} overflowed int32"))
         else:
@@ -358,19 +402,22 @@ class MillraceState:
             self._reducer.close()
 
 
-def _agreement(
-    group: dist.ProcessGroup | None, member: JobMember | None, deadline_s: float, clock: Clock
-) -> Agreement | None:
-    if group is None:
-        if not dist.is_initialized():
-            return None
-        group = dist.group.WORLD
+def _agreement(group: dist.ProcessGroup, member: JobMember | None, deadline_s: float, clock: Clock) -> Agreement:
     store, rank, ranks = group.get_group_store(), dist.get_rank(), tuple(dist.get_process_group_ranks(group))
-    name = f"millrace/{next(_numbers)}"
+    name = f"millrace/{_states_of[group.group_name]}"
+    _states_of[group.group_name] += 1
     voters: Callable[[], Voters] = partial(Voters, ranks, len(ranks))
     if member is not None:
         voters = member.roster(store, name, rank, ranks).voters
     return Agreement(store, name, rank, voters, deadline_s=deadline_s, clock=clock)
+
+
+def _flight_recorder(group: dist.ProcessGroup | None, timeout_s: float) -> FlightRecorder:
+    name, rank = GroupName("millrace", "millrace", (0,)), 0
+    if group is not None:
+        ranks, rank = tuple(dist.get_process_group_ranks(group)), dist.get_rank()
+        name = GroupName(f"{group.group_name}:millrace", group.group_desc, ranks)
+    return FlightRecorder.from_environment(os.environ, name, rank, timeout_s)
 
 
 _open_states: weakref.WeakSet[MillraceState] = weakref.WeakSet()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,12 +9,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Group, RenderableType
-from rich.live import Live
+from rich.console import RenderableType
 
 from collectors.values import CollectorStatus, LinkCondition, LinkState, LinkStatus, Snapshot
 from controller.apps.cli.network.feed import FEED, Feed, ask
 from controller.apps.cli.shared.amounts import in_seconds
+from controller.apps.cli.shared.live import show_live
 from controller.apps.cli.shared.output import (
     Format,
     FormatOption,
@@ -27,7 +26,6 @@ from controller.apps.cli.shared.output import (
     table_of,
 )
 from controller.apps.cli.shared.units import milliseconds, percent, seconds
-from controller.common.console import plain_or_terminal
 
 if TYPE_CHECKING:
     from collectors.feed.client import FeedClient
@@ -96,7 +94,7 @@ def top(  # noqa: PLR0917 - a command line's options
         if form is not Format.TABLE:
             await _write_lines(looks, count, lambda seen: _ordered(seen, by)[:rows], form)
             return
-        await _show_live(looks, count, lambda seen: _top(seen, by, rows), patience_s=max(1.0, 3 * interval))
+        await show_live(looks, count, lambda seen: _top(seen, by, rows), patience_s=max(1.0, 3 * interval))
 
     with suppress(KeyboardInterrupt):
         ask(feed, watch, patience_s=None)
@@ -113,40 +111,6 @@ def warn_of_silence(status: CollectorStatus) -> None:
 async def _status_and_snapshot(client: FeedClient) -> tuple[CollectorStatus, Snapshot]:
     # Unlike a stream, the status fails at once if nothing listens.
     return await client.status(), await anext(client.snapshots(1_000_000_000))
-
-
-async def _show_live(
-    looks: AsyncIterator[Snapshot],
-    count: int | None,
-    render: Callable[[Snapshot], RenderableType],
-    *,
-    patience_s: float,
-) -> None:
-    """Redraw each look in place on a terminal, else print one after the other.
-
-    If none arrives for `patience_s`, print how long ago the last one was.
-    """
-    console, seen, silent_s = plain_or_terminal(), 0, 0.0
-    shown: RenderableType = ""
-    coming = asyncio.ensure_future(anext(looks))
-    with Live(console=console, auto_refresh=False, screen=console.is_terminal) as screen:
-        try:
-            while seen != count:
-                # Unlike wait_for, this leaves the pending look alone on a timeout.
-                done, _ = await asyncio.wait((coming,), timeout=patience_s)
-                if done:
-                    shown, silent_s = render(coming.result()), 0.0
-                    coming = asyncio.ensure_future(anext(looks))
-                    seen += 1
-                else:
-                    silent_s += patience_s
-                note = f"no update from the collector for {silent_s:.0f} s: figures are that old" if silent_s else ""
-                if console.is_terminal:
-                    screen.update(Group(note, shown) if note else shown, refresh=True)
-                else:
-                    console.print(note or shown)
-        finally:
-            coming.cancel()
 
 
 async def _write_lines(

@@ -170,6 +170,29 @@ def test_workers_that_a_job_waits_for_are_shown(feed: str, name: str) -> None:
     assert (first["name"], first["child"], first["wait_caused_ns"]) == ("resnet", "h2", "3000000")
 
 
+def test_job_top_shows_workers_waited_for_and_the_cause(feed: str) -> None:
+    def top(*more: str) -> str:
+        done = runner.invoke(app, ["job", "top", "--feed", feed, "--count", "1", *more], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    assert cells_of(top()) == [
+        ["resnet", "s2", "h2", "75.0", "3.000", "not measured", "", "", "", "150.0"],
+        ["resnet", "s2", "h1", "25.0", "0.003", "not measured", "", "", "", "150.0"],
+    ]
+    first, second = map(json.loads, top("resnet", "-f", "json").splitlines())
+    assert (first["look"], first["worker"], first["cause"], first["wait_caused_ns"]) == (
+        1,
+        "h2",
+        "not measured",
+        3000000,
+    )
+    assert second["worker"] == "h1"
+    (row,) = csv.DictReader(io.StringIO(top("3", "--rows", "1", "-f", "csv")))
+    assert (row["job"], row["worker"]) == ("resnet", "h2")
+    assert top("vgg") == "job vgg: no switch has reported items recently\n"
+
+
 def test_unknown_job_is_one_line(feed: str) -> None:
     with pytest.raises(ControllerError, match=r"job vgg: no switch has .* recently; known jobs: 3 resnet"):
         run("jobs", "vgg", "--feed", feed)

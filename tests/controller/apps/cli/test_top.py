@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from collectors.values import Snapshot
-from controller.apps.cli.telemetry import links as telemetry_links
+from controller.apps.cli.shared import live
 from tests.waiting import finish_within
 
 
@@ -30,14 +30,14 @@ class Screen(io.StringIO):
 def test_silence_is_reported_and_later_data_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> str:
         screen = Screen()
-        monkeypatch.setattr(telemetry_links, "plain_or_terminal", lambda: Console(file=screen, width=200))
+        monkeypatch.setattr(live, "plain_or_terminal", lambda: Console(file=screen, width=200))
 
         async def looks() -> AsyncIterator[Snapshot]:
             yield Snapshot(1, {}, {}, {})
             await screen.silence.wait()
             yield Snapshot(2, {}, {}, {})
 
-        await telemetry_links._show_live(looks(), 2, lambda seen: f"look {seen.taken_ns}", patience_s=0.01)
+        await live.show_live(looks(), 2, lambda seen: f"look {seen.taken_ns}", patience_s=0.01)
         return screen.getvalue()
 
     first, *silent, last = asyncio.run(finish_within(scene(), 20)).splitlines()

@@ -202,6 +202,7 @@ def test_the_log_says_what_of_the_model_would_wait_for_the_dead(
         parameters_to_ignore=set(),
         forward_sync_buffers="forward_sync_buffers" in asked,
         find_unused_parameters="find_unused_parameters" in asked,
+        process_group=None,
         register_comm_hook=lambda *given: hooks.append(given),
     )
     with caplog.at_level(logging.WARNING, "millrace"), MillraceState(None) as state:

@@ -97,7 +97,7 @@ class RoutesOwner(Owner):
         self.weighted: tuple[WeightedRoute, ...] = ()
         self._hops = next_hops(topology)
         self._shared = SharedRoutes(topology)
-        self._destinations = dict(self._shared.destinations())
+        self._destinations, self._local = dict(self._shared.destinations()), self._shared.local()
         self._spreads: Spreads = spreads_of(topology, self._hops, ())
         self._base = {node.name: self._entities(node.name) for node in topology.switches}
         self._wanted = dict(self._base)
@@ -261,10 +261,11 @@ class RoutesOwner(Owner):
             if due and view.held:
                 for key in view.due & changing:
                     due[key].append(name)
-        together: dict[tuple[str, str, tuple[str, ...]], list[EntityKey]] = {}
+        together: dict[tuple[str, str, bool, tuple[str, ...]], list[EntityKey]] = {}
         for key, names in due.items():
-            together.setdefault((self._destinations[key], key.table, tuple(names)), []).append(key)
-        for (_, _, at), keys in together.items():
+            alike = self._destinations[key], key.table, key in self._local, tuple(names)
+            together.setdefault(alike, []).append(key)
+        for (_, _, _, at), keys in together.items():
             yield keys, set(at)
 
     def _place(
@@ -275,17 +276,20 @@ class RoutesOwner(Owner):
         order = self._order(self._destinations[key])
         is_due, stuck = np.zeros((2, len(self._names)), dtype=bool)
         is_due[[self._row[name] for name in due]] = True
-        is_due |= self._unheld & order.reaching
+        if key not in self._local:
+            is_due |= self._unheld & order.reaching
         for row in np.flatnonzero(is_due).tolist():
             name = self._names[row]
-            leans_on = self._views[name].wanted_tables.needs(self._wanted[name][key])
+            route = self._wanted[name].get(key)  # only others have the one to a switch's own network
+            leans_on = frozenset[EntityKey]() if route is None else self._views[name].wanted_tables.needs(route)
             stuck[row] = name not in known.live or not refused.isdisjoint(leans_on)
         waves = order.waves(is_due, stuck)
         for row in order.rows[is_due[order.rows] & (waves[order.rows] > 0)].tolist():
             name = self._names[row]
             wanted, held = self._wanted[name], known.held[name]
             for each in keys:
-                _put(levels, waves[row] - 1, name, _write(each, wanted[each], held))
+                if each in wanted:
+                    _put(levels, waves[row] - 1, name, _write(each, wanted[each], held))
         waiting = np.flatnonzero(is_due & (waves < 0)).tolist()
         return keys if any(self._names[row] in known.live for row in waiting) else ()
 

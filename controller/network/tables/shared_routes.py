@@ -18,11 +18,13 @@ from controller.network.tables.routing import (
     FAMILIES,
     MAX_GROUP_SIZE,
     Family,
+    Network,
     Spread,
     forward,
     group_ids,
     host_addresses,
-    route_match,
+    network_match,
+    networks,
 )
 from dataplane.topology.values import Topology
 
@@ -41,14 +43,20 @@ class SharedRoutes:
         for host, edge in topology.attachment.items():
             for family, address in host_addresses(topology, host).items():
                 self._hosts.setdefault(family, {}).setdefault(edge.node, []).append((edge.port, address))
+        self._networks = {family: networks(topology, family) for family in self._hosts}
         self._room = _BLOCKS_PER_DESTINATION * max(1, sum(map(len, self._hosts.values())))
         self._blocks: dict[tuple[Family, str, bool, int], _Block] = {}
         self._groups: dict[tuple[Family, int, Spread], tuple[EntityKey, Entity]] = {}
-        self._keys = {(family, address): self._key(family, address) for family, _, address in self._addresses()}
+        self._keys = {(family, network): self._key(family, network) for family, _, network in self._routed()}
 
     def destinations(self) -> Iterator[tuple[EntityKey, str]]:
-        """Yield the key of the route to each host's address, and the switch that the host is attached to."""
-        return ((self._keys[family, address], edge) for family, edge, address in self._addresses())
+        """Yield the key of the route to each host or network of hosts, and the switch that they are attached to."""
+        return ((self._keys[family, network], edge) for family, edge, network in self._routed())
+
+    def local(self) -> frozenset[EntityKey]:
+        """Return the keys of routes that only the switch has to which the host is attached."""
+        everywhere = {(family, each) for family, at in self._networks.items() for here in at.values() for each in here}
+        return frozenset(key for name, key in self._keys.items() if name not in everywhere)
 
     def entities(self, hops: NextHops, switch: str, weighted: Mapping[str, Spread]) -> dict[EntityKey, Entity]:
         """Return members, groups and host routes of a switch by key; the arguments are those of `route_entities`."""
@@ -71,14 +79,16 @@ class SharedRoutes:
                 is_group = len(spread) > 1
                 by_key.update(self._block(family, destination, is_group, groups[spread] if is_group else spread[0][0]))
             for port, address in hosts.get(switch, ()):
-                by_key[self._keys[family, address]] = self._entry(family, address, P4IndirectAction(member_id=port))
+                network = address, family.bits
+                by_key[self._keys[family, network]] = self._entry(family, network, P4IndirectAction(member_id=port))
         return by_key
 
-    def _addresses(self) -> Iterator[tuple[Family, str, int]]:
+    def _routed(self) -> Iterator[tuple[Family, str, Network]]:
+        """Yield everything that a switch has a route to: hosts, and networks of hosts."""
         for family, hosts in self._hosts.items():
             for edge, hosts_there in hosts.items():
-                for _, address in hosts_there:
-                    yield family, edge, address
+                yield from ((family, edge, network) for network in self._networks[family][edge])
+                yield from ((family, edge, (address, family.bits)) for _, address in hosts_there)
 
     @staticmethod
     def _spreads(
@@ -106,8 +116,8 @@ class SharedRoutes:
                 self._groups.clear()
             action = P4IndirectAction(group_id=number) if is_group else P4IndirectAction(member_id=number)
             block = self._blocks[name] = {
-                self._keys[family, address]: self._entry(family, address, action)
-                for _, address in self._hosts[family][destination]
+                self._keys[family, network]: self._entry(family, network, action)
+                for network in self._networks[family][destination]
             }
         return block
 
@@ -122,9 +132,9 @@ class SharedRoutes:
         return self._groups[name]
 
     @staticmethod
-    def _entry(family: Family, address: int, action: P4IndirectAction) -> Entity:
-        return P4TableEntry(family.routes, match=route_match(family, address), action=action)
+    def _entry(family: Family, network: Network, action: P4IndirectAction) -> Entity:
+        return P4TableEntry(family.routes, match=network_match(network), action=action)
 
     @classmethod
-    def _key(cls, family: Family, address: int) -> EntityKey:
-        return key_of(cls._entry(family, address, P4IndirectAction(member_id=0)))
+    def _key(cls, family: Family, network: Network) -> EntityKey:
+        return key_of(cls._entry(family, network, P4IndirectAction(member_id=0)))

@@ -315,7 +315,7 @@ class RoutesOwner(Owner):
     def _entities(self, switch: str) -> Entities:
         return self._entities_by(self._hops, switch, self._spreads[switch])
 
-    def _entities_by(self, hops: NextHops, switch: str, spreads: Mapping[str, Spread]) -> Entities:
+    def _entities_by(self, hops: BaseHops, switch: str, spreads: Mapping[str, Spread]) -> Entities:
         multiplier = hash_entity(self.topology, switch)
         return {key_of(multiplier): multiplier, **self._shared.entities(hops, switch, spreads)}
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import compress
+from operator import is_not, or_
 from typing import TypeAlias
 
 import numpy as np
@@ -105,6 +107,10 @@ class RoutesOwner(Owner):
         self._row = {name: row for row, name in enumerate(self._names)}
         self._orders: dict[str, ChangeOrder] = {}
         self._views: dict[str, RouteView] = {}
+        self._seen: tuple[list[object], list[object]] = ([object()] * len(self._names),) * 2
+        """The held and the desired tables that the views are of, by row."""
+        self._unsure = set[str]()
+        """Switches with other views than those whose strays are counted."""
         self._unheld = np.ones(len(self._names), dtype=bool)
         """Mask by row of the switches that are not known to hold anything."""
         self._strays: dict[str, frozenset[EntityKey]] = {}
@@ -344,10 +350,16 @@ class RoutesOwner(Owner):
 
     def _look(self, held: Mapping[str, Entities]) -> None:
         """Create a view of every switch's held and desired tables."""
-        for name, wanted in self._wanted.items():
-            view, own = self._views.get(name), held.get(name)
-            if view is None or view.held is not own or view.wanted is not wanted:
-                self._views[name] = RouteView(own, wanted, self._ports(name), self._destinations.keys())
+        # By identity and without a loop in Python: this is called for each switch, and most tables are as before.
+        tables = [*map(held.get, self._names)], [*map(self._wanted.__getitem__, self._names)]
+        differs = map(or_, *(map(is_not, now, before) for now, before in zip(tables, self._seen, strict=True)))
+        for row in [*compress(range(len(self._names)), differs)]:
+            name = self._names[row]
+            self._views[name] = RouteView(
+                tables[0][row], self._wanted[name], self._ports(name), self._destinations.keys()
+            )
+            self._unsure.add(name)
+        self._seen = tables
 
     def _circling(
         self, switch: str, keys: Iterable[EntityKey], tables: RouteTables, held: Mapping[str, Entities]
@@ -357,14 +369,18 @@ class RoutesOwner(Owner):
         Desired routes have no loop, so only those are followed that another switch leads elsewhere.
         """
         self._look(held)
-        for name, view in self._views.items():
-            before = self._strays.get(name, frozenset())
-            if view.strays is not before:
-                self._strays[name] = view.strays
-                for key in before:
-                    self._stray_count[key] -= 1
-                for key in view.strays:
-                    self._stray_count[key] = self._stray_count.get(key, 0) + 1
+        for name in self._unsure:
+            before, strays = self._strays.get(name, frozenset()), self._views[name].strays
+            self._strays[name] = strays
+            for key in before - strays:
+                self._stray_count[key] -= 1
+                if not self._stray_count[key]:
+                    del self._stray_count[key]
+            for key in strays - before:
+                self._stray_count[key] = self._stray_count.get(key, 0) + 1
+        self._unsure.clear()
+        if not self._stray_count:
+            return set()
         own = self._strays[switch]
         suspect = (key for key in keys if self._stray_count.get(key, 0) > (key in own))
         return {key for key in suspect if self._leads_back(switch, key, tables)}

@@ -26,7 +26,7 @@ from controller.network.owners.base import ObservedState, Owner, Refusal, Refusa
 from controller.network.owners.route_views import LAYER, RouteTables, RouteView, is_route_layer
 from controller.network.owners.steps import NO_STEPS, Phase, Step, UpdatePlan
 from controller.network.tables.entities import Entities, Entity, EntityKey, Kind, Update, Verb, key_of, same
-from controller.network.tables.routing import Spread, hash_entity
+from controller.network.tables.routing import PREFIXES_FROM_HOSTS, Spread, hash_entity
 from controller.network.tables.shared_routes import SharedRoutes
 from controller.network.tables.weighted_routes import Spreads, spreads_of
 from dataplane.topology.values import Endpoint, LinkKey, Topology
@@ -89,8 +89,11 @@ class RoutesOwner(Owner):
 
     name = "routes"
 
-    def __init__(self, topology: Topology) -> None:
-        """Begin with base routes; leave existing entries unchanged until the weighted routes are known."""
+    def __init__(self, topology: Topology, prefixes_from: int = PREFIXES_FROM_HOSTS) -> None:
+        """Begin with base routes; leave existing entries unchanged until the weighted routes are known.
+
+        From `prefixes_from` hosts on, routes to hosts of other switches are routes to these switches' subnets.
+        """
         self.topology = topology
         self.refusal_counts = RefusalCounts()
         self._has_routes = self._detours = False
@@ -98,7 +101,7 @@ class RoutesOwner(Owner):
         self._drained: Set[LinkKey] = frozenset()
         self.weighted: tuple[WeightedRoute, ...] = ()
         self._hops = next_hops(topology)
-        self._shared = SharedRoutes(topology)
+        self._shared = SharedRoutes(topology, prefixes_from)
         self._destinations, self._local = dict(self._shared.destinations()), self._shared.local()
         self._spreads: Spreads = spreads_of(topology, self._hops, ())
         self._base = {node.name: self._entities(node.name) for node in topology.switches}

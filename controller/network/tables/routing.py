@@ -94,33 +94,35 @@ def host_addresses(topology: Topology, host: str) -> dict[Family, int]:
     return {IPV4: int(node.ipv4)} | ({} if node.ipv6 is None else {IPV6: int(node.ipv6)})
 
 
-def networks(topology: Topology, family: Family) -> dict[str, list[Network]]:
+def networks(topology: Topology, family: Family, prefixes_from: int = PREFIXES_FROM_HOSTS) -> dict[str, list[Network]]:
     """Return, for each switch with hosts, the prefixes by which other switches reach them.
 
-    In a small fabric these are the hosts' addresses. From PREFIXES_FROM_HOSTS on, the switch's own subnet stands for
-    those of its hosts that it holds, unless a host elsewhere has an address in it.
+    In a fabric of fewer hosts than `prefixes_from` these are the hosts' addresses. In a larger one, a switch's subnet
+    stands for those of its hosts that it holds, unless a host elsewhere has an address in it.
     """
     addresses: dict[str, list[int]] = {}
     for host, edge in topology.attachment.items():
         address = host_addresses(topology, host).get(family)
         if address is not None:
             addresses.setdefault(edge.node, []).append(address)
-    if len(topology.host) < PREFIXES_FROM_HOSTS:
+    if len(topology.host) < prefixes_from:
         return {name: [(address, family.bits) for address in here] for name, here in addresses.items()}
     subnets = {name: family.subnet(topology.switch[name].node_id) for name in addresses}
     owners = {subnet: name for name, subnet in subnets.items()}
+    reached: dict[str, list[Network]] = {name: [] for name in addresses}
     shared = set[str]()
     for name, here in addresses.items():
         length = subnets[name][1]
-        at = (owners.get((address >> family.bits - length << family.bits - length, length)) for address in here)
-        shared.update(owner for owner in at if owner not in {None, name})
-    reached: dict[str, list[Network]] = {}
-    for name, here in addresses.items():
-        value, length = subnets[name]
-        inside = [] if name in shared else [each for each in here if each >> family.bits - length << family.bits - length == value]
-        outside = [(address, family.bits) for address in here if address not in set(inside)]
-        reached[name] = [*([(value, length)] if inside else []), *outside]
-    return reached
+        around = [(address >> family.bits - length << family.bits - length, length) for address in here]
+        shared.update(owners[subnet] for subnet in around if owners.get(subnet, name) != name)
+        reached[name] = [
+            subnet if subnet == subnets[name] else (address, family.bits)
+            for address, subnet in zip(here, around, strict=True)
+        ]
+    return {
+        name: [(address, family.bits) for address in addresses[name]] if name in shared else [*dict.fromkeys(at)]
+        for name, at in reached.items()
+    }
 
 
 def forward(topology: Topology, switch: str, port: int) -> P4TableAction:
@@ -134,11 +136,15 @@ Spread = tuple[tuple[int, int], ...]
 
 
 def route_entities(
-    topology: Topology, hops: NextHops, switch: str, weighted: Mapping[str, Spread] | None = None
+    topology: Topology,
+    hops: NextHops,
+    switch: str,
+    weighted: Mapping[str, Spread] | None = None,
+    prefixes_from: int = PREFIXES_FROM_HOSTS,
 ) -> Iterator[Entity]:
     """Yield members, groups and routes to every host that the switch can reach, in both families.
 
-    `weighted` overrides `hops` for all hosts of some destination switches.
+    `weighted` overrides `hops` for all hosts of some destination switches; `prefixes_from` is that of `networks`.
     """
     for family in FAMILIES:
         routes: dict[Network, Spread] = {
@@ -146,7 +152,7 @@ def route_entities(
             for host, edge in topology.attachment.items()
             if edge.node == switch and (address := host_addresses(topology, host).get(family)) is not None
         }
-        for destination, reached in networks(topology, family).items():
+        for destination, reached in networks(topology, family, prefixes_from).items():
             spread = _spread(hops, switch, destination, weighted or {})
             if spread and destination != switch:
                 routes.update(dict.fromkeys(reached, spread))

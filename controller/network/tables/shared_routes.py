@@ -16,6 +16,7 @@ from controller.network.base_paths import BaseHops
 from controller.network.tables.entities import Entity, EntityKey, key_of
 from controller.network.tables.routing import (
     MAX_GROUP_SIZE,
+    PREFIXES_FROM_HOSTS,
     Family,
     Network,
     Spread,
@@ -36,13 +37,14 @@ _BLOCKS_PER_DESTINATION: Final = 64
 class SharedRoutes:
     """Makes the route entities of a topology's switches."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, prefixes_from: int = PREFIXES_FROM_HOSTS) -> None:
+        """`prefixes_from` is that of `networks`."""
         self._topology = topology
         self._hosts: dict[Family, dict[str, list[tuple[int, int]]]] = {}
         for host, edge in topology.attachment.items():
             for family, address in host_addresses(topology, host).items():
                 self._hosts.setdefault(family, {}).setdefault(edge.node, []).append((edge.port, address))
-        self._networks = {family: networks(topology, family) for family in self._hosts}
+        self._networks = {family: networks(topology, family, prefixes_from) for family in self._hosts}
         self._room = _BLOCKS_PER_DESTINATION * max(1, sum(map(len, self._hosts.values())))
         self._edges = dict.fromkeys(edge for at in self._hosts.values() for edge in at)
         self._blocks: dict[tuple[int, str, bool, int], _Block] = {}
@@ -66,9 +68,11 @@ class SharedRoutes:
         by_key: dict[EntityKey, Entity] = {}
         spreads = self._spreads(hops, switch, weighted)
         for family, hosts in self._hosts.items():
-            ways = spreads if len(hosts) == len(self._edges) else {
-                destination: spread for destination, spread in spreads.items() if destination in hosts
-            }
+            ways = (
+                spreads
+                if len(hosts) == len(self._edges)
+                else {destination: spread for destination, spread in spreads.items() if destination in hosts}
+            )
             local = [((port, 1),) for port, _ in hosts.get(switch, ())]
             # By identity: spreads are many, different ones few, and long ones take time to hash.
             different = {id(spread): spread for spread in ways.values()}

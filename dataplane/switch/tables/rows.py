@@ -45,9 +45,7 @@ class RowLayout:
     def __init__(self, spec: TableSpec, actions: Sequence[str], words: int) -> None:
         self.words, self._actions = words, actions
         width = words_a_field(spec.keys)
-        self._fields = tuple(
-            _field(key, KEY + width * place, width, words) for place, key in enumerate(spec.keys)
-        )
+        self._fields = tuple(_field(key, KEY + width * place, width, words) for place, key in enumerate(spec.keys))
         self._all_exact = _words(KEY, len(spec.keys), words) if width == 1 else None
         self._seconds = tuple(_words(KEY + width * place + 1, 1, words) for place in range(len(spec.keys)))
         self._arguments_at = KEY + width * len(spec.keys)
@@ -73,7 +71,9 @@ class RowLayout:
         numbers = [*chain.from_iterable(self._action.iter_unpack(data))]
         counts = {*chain.from_iterable(self._counts.iter_unpack(data))}
         if len(counts) == 1:
-            arguments: Iterator[tuple[int, ...]] = _words(self._arguments_at, counts.pop(), self.words).iter_unpack(data)
+            arguments: Iterator[tuple[int, ...]] = _words(self._arguments_at, counts.pop(), self.words).iter_unpack(
+                data
+            )
             if not numbers or numbers.count(numbers[0]) == len(numbers):
                 return zip(repeat(self._actions[numbers[0]], len(numbers)), arguments, tallies, strict=False)
         else:
@@ -129,4 +129,4 @@ def _field(key: KeyField, at: int, width: int, words: int) -> Callable[[memoryvi
         case MatchKind.OPTIONAL:
             return lambda data: (bits if mask else None for bits, mask in both.iter_unpack(data))
         case _:
-            return lambda data: both.iter_unpack(data)  # type: ignore[return-value]  # pairs of words
+            return both.iter_unpack  # type: ignore[return-value]  # pairs of words

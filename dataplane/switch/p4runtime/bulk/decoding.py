@@ -1,12 +1,12 @@
 """A kernel that decodes the inserts of a serialized WriteRequest into rows (`dataplane.switch.tables.rows`).
 
-It knows Protocol Buffers' wire format (https://protobuf.dev/programming-guides/encoding) and the fields of p4runtime.proto
-that rows hold. An update with any other field, a field twice, or an invalid value gets an empty row.
+It knows the wire format of Protocol Buffers (https://protobuf.dev/programming-guides/encoding) and the fields of
+p4runtime.proto that rows hold. An update with any other field, a field twice, or an invalid value gets an empty row.
 """
 
 from __future__ import annotations
 
-from dataplane.native import Array, Struct, array_at, address, as_u64, kernel, offset, u8, u64
+from dataplane.native import Array, Struct, address, array_at, as_u64, kernel, offset, u8, u64
 from dataplane.switch.tables.rows import KEY, PRIORITY, REQUEST, TABLE
 
 EXACT, LPM, TERNARY, OPTIONAL = 2, 4, 3, 7
@@ -99,7 +99,9 @@ def ones(width: u64) -> u64:
 
 
 @kernel
-def read_value(reader: Reader, end: u64, kind: u64, width: u64, cells: Array[u64], pairs: u64) -> None:
+def read_value(  # noqa: PLR0917 - kernels have no keywords
+    reader: Reader, end: u64, kind: u64, width: u64, cells: Array[u64], pairs: u64
+) -> None:
     """Read Exact, LPM, Ternary or Optional into a field's words."""
     seen: u64 = 0
     value: u64 = 0
@@ -118,7 +120,7 @@ def read_value(reader: Reader, end: u64, kind: u64, width: u64, cells: Array[u64
         else:
             reader.bad = 1
     mask = second
-    if kind == EXACT or kind == OPTIONAL:
+    if kind in (EXACT, OPTIONAL):
         mask = ones(width)
         second = mask
     elif kind == LPM:
@@ -309,7 +311,7 @@ def read_update(reader: Reader, end: u64, plan: Array[u64], row: Array[u64]) -> 
 
 
 @kernel
-def decode_inserts(
+def decode_inserts(  # noqa: PLR0917 - kernels have no keywords
     reader: Reader, length: u64, plan: Array[u64], rows: Array[u64], words: u64, capacity: u64
 ) -> u64:
     """Decode a WriteRequest into a row of zeroed words for each update; return how many, or MALFORMED."""

@@ -16,8 +16,8 @@ from dataplane.native import Library, kernel_library
 from dataplane.program.objects import MatchKind
 from dataplane.switch.p4runtime.bulk import decoding
 from dataplane.switch.p4runtime.catalog import ActionInfo, Catalog, TableInfo
-from dataplane.switch.tables.rows import MAX_WIDTH, WORD_BYTES, RowLayout, Rows, row_words, words_a_field
 from dataplane.switch.tables.match import needs_priority
+from dataplane.switch.tables.rows import MAX_WIDTH, WORD_BYTES, RowLayout, Rows, row_words, words_a_field
 
 _KINDS = {
     MatchKind.EXACT: decoding.EXACT,

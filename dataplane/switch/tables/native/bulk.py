@@ -42,7 +42,7 @@ def put_trie_rows(memory: Memory, table: TrieTable, rows: Array[u64], words: u64
 
 
 @kernel
-def put_mask_rows(
+def put_mask_rows(  # noqa: PLR0917 - kernels have no keywords
     memory: Memory,
     table: MaskTable,
     spaces: Array[u64],

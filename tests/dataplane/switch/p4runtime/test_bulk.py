@@ -87,10 +87,10 @@ def spoil(update: p4r.Update, rng: random.Random) -> None:
         lambda: [setattr(field.ternary, "mask", b"\0") for field in entry.match],
         lambda: [setattr(field.ternary, "value", b"\xff\xff") for field in entry.match],
         lambda: [setattr(field.optional, "value", b"\1") for field in entry.match],
-        lambda: entry.counter_data.SetInParent(),
+        entry.counter_data.SetInParent,
         lambda: setattr(update, "type", rng.choice(p4r.Update.Type.values())),
         lambda: update.entity.ClearField("table_entry"),
-        lambda: update.entity.register_entry.SetInParent(),
+        update.entity.register_entry.SetInParent,
         lambda: entry.action.ClearField("action"),
         lambda: setattr(entry.action, "action_profile_member_id", 1),
     ]

@@ -170,6 +170,9 @@ class Tables(RuleBasedStateMachine):
         key = data.draw(st.tuples(*map(value_of, self.keys)), "key")
         entry = self.reference.lookup(key)
         assert self.bench.hit(*key) == (None if entry is None else entry.call)
+        own = self.bench.table.lookup(key)
+        assert own is self.bench.table.lookup(key)
+        assert (own and (own.match, own.priority)) == (entry and (entry.match, entry.priority))
 
     @rule()
     def change_the_default(self) -> None:

@@ -285,8 +285,10 @@ class RoutesOwner(Owner):
         order = self._order(self._destinations[key])
         is_due, stuck = np.zeros((2, len(self._names)), dtype=bool)
         is_due[[self._row[name] for name in due]] = True
-        if key not in self._local:
-            is_due |= self._unheld & order.reaching
+        unheld = self._unheld & order.reaching
+        if key in self._local:
+            unheld[np.arange(len(unheld)) != self._row[self._destinations[key]]] = False
+        is_due |= unheld
         for row in np.flatnonzero(is_due).tolist():
             name = self._names[row]
             route = self._wanted[name].get(key)  # only others have the one to a switch's own network

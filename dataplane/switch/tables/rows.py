@@ -129,4 +129,4 @@ def _field(key: KeyField, at: int, width: int, words: int) -> Callable[[memoryvi
         case MatchKind.OPTIONAL:
             return lambda data: (bits if mask else None for bits, mask in both.iter_unpack(data))
         case _:
-            return both.iter_unpack  # type: ignore[return-value]  # pairs of words
+            return both.iter_unpack

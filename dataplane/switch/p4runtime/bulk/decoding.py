@@ -120,7 +120,7 @@ def read_value(  # noqa: PLR0917 - kernels have no keywords
         else:
             reader.bad = 1
     mask = second
-    if kind in (EXACT, OPTIONAL):
+    if kind == EXACT or kind == OPTIONAL:  # noqa: PLR1714, SIM109 - kernels have no `in`
         mask = ones(width)
         second = mask
     elif kind == LPM:

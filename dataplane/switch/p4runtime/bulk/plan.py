@@ -1,4 +1,4 @@
-"""What a program's rows can hold, in words for the kernel, and the decoding of a request by it."""
+"""Plan of what a program's rows can hold, in words for the kernel, and the decoding of requests by it."""
 
 from __future__ import annotations
 

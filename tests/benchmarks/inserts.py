@@ -4,7 +4,7 @@ The program is programs/sweep.p4. A Python client on the same machine inserts en
 the exact, the lpm and the ternary table (16 masks), in batches of 1 to 10,000, then reads 100,000 entries back. Rates
 are by the client's clock; CPU times are the switch's (user and system, from /proc), and do not depend on the client's.
 
-Usage: python tests/benchmarks/inserts.py [--entries N] [--quick]
+Usage: python tests/benchmarks/inserts.py [--entries N] [--batches N...] [--quick]
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KINDS = {"exact": sweep.EXACT, "lpm": sweep.PREFIX, "ternary": sweep.TERNARY}
 BATCHES = (1, 10, 100, 1_000, 10_000)
 STATED_BATCH = 1_000
 READ_ENTRIES = 100_000
-_SECONDS_A_BATCH = 2_000
+_CALLS = 2_000
 """Calls of one measurement at most, as small batches are slow."""
 
 
@@ -108,10 +108,10 @@ def _peak_mib(pid: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
-def _cases(entries: int) -> Iterator[tuple[str, int, int]]:
+def _cases(entries: int, batches: Sequence[int]) -> Iterator[tuple[str, int, int]]:
     for kind in KINDS:
-        for batch in BATCHES:
-            yield kind, batch, max(batch, min(entries, _SECONDS_A_BATCH * batch))
+        for batch in batches:
+            yield kind, batch, max(batch, min(entries, _CALLS * batch))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -119,14 +119,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--entries", type=int, default=100_000)
     parser.add_argument("--quick", action="store_true", help="fewer entries")
+    parser.add_argument("--batches", type=int, nargs="+", default=BATCHES, help="sizes; the stated one is 1,000")
     given = parser.parse_args(arguments)
+    batches = sorted({*given.batches, STATED_BATCH})
     entries, read = (20_000, 20_000) if given.quick else (given.entries, READ_ENTRIES)
-    console, rates = Console(width=120), {}
+    console, found = Console(width=120), {}
     with running(COMPILED, None) as switch:
+        for kind in KINDS:
+            measure_inserts(switch, kind, STATED_BATCH, STATED_BATCH)  # its kernels may have to be compiled first
         table = Table("table", "batch", "inserts/s", "us CPU an entry", title="inserts")
-        for kind, batch, count in _cases(entries):
+        for kind, batch, count in _cases(entries, batches):
             inserts = measure_inserts(switch, kind, batch, count)
-            rates[kind, batch] = inserts.per_s
+            found[kind, batch] = inserts
             table.add_row(kind, f"{batch:,}", f"{inserts.per_s:,.0f}", f"{inserts.cpu_us:.1f}")
         console.print(table)
         reads = Table("table", "entries", "entries/s", "us CPU", "messages", "largest", "memory", title="reads")
@@ -137,10 +141,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             reads.add_row(kind, f"{reading.entries:,}", *figures, *sizes)
         console.print(reads)
     bmv2_per_s = _bmv2_per_s(entries)
-    stated = {kind: rates[kind, STATED_BATCH] for kind in KINDS}
-    ratio = None if bmv2_per_s is None else round(stated["exact"] / bmv2_per_s, 2)
-    figures_out = {f"inserts_per_s_{kind}": round(rate) for kind, rate in stated.items()}
-    print(json.dumps({**figures_out, "inserts_ratio_bmv2": ratio}))
+    stated = {kind: found[kind, STATED_BATCH] for kind in KINDS}
+    ratio = None if bmv2_per_s is None else round(stated["exact"].per_s / bmv2_per_s, 2)
+    rates = {f"inserts_per_s_{kind}": round(inserts.per_s) for kind, inserts in stated.items()}
+    costs = {f"inserts_cpu_us_{kind}": round(inserts.cpu_us, 1) for kind, inserts in stated.items()}
+    print(json.dumps({**rates, **costs, "inserts_ratio_bmv2": ratio}))
 
 
 def _bmv2_per_s(entries: int) -> float | None:

@@ -356,15 +356,16 @@ class RoutesOwner(Owner):
     def _look(self, held: Mapping[str, Entities]) -> None:
         """Create a view of every switch's held and desired tables."""
         # By identity and without a loop in Python: this is called for each switch, and most tables are as before.
-        tables = [*map(held.get, self._names)], [*map(self._wanted.__getitem__, self._names)]
-        differs = map(or_, *(map(is_not, now, before) for now, before in zip(tables, self._seen, strict=True)))
-        for row in [*compress(range(len(self._names)), differs)]:
-            name = self._names[row]
+        names = self._names
+        held_now: list[object] = [*map(held.get, names)]
+        wanted_now: list[object] = [*map(self._wanted.__getitem__, names)]
+        differs = map(or_, map(is_not, held_now, self._seen[0]), map(is_not, wanted_now, self._seen[1]))
+        for name in [*compress(names, differs)]:
             self._views[name] = RouteView(
-                tables[0][row], self._wanted[name], self._ports(name), self._destinations.keys()
+                held.get(name), self._wanted[name], self._ports(name), self._destinations.keys()
             )
             self._unsure.add(name)
-        self._seen = tables
+        self._seen = held_now, wanted_now
 
     def _circling(
         self, switch: str, keys: Iterable[EntityKey], tables: RouteTables, held: Mapping[str, Entities]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -36,7 +36,9 @@ class Writer:
             errors: object = None
         except P4RuntimeError as error:
             errors = error.code, error.message, error.details
-        return errors, [entity.SerializeToString() for entity in self.shell.read(p4r.Entity(table_entry={}))]
+        return errors, [
+            entity.SerializeToString() for entity in self.shell.read(p4r.Entity(table_entry=p4r.TableEntry()))
+        ]
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def names() -> Names:
 
 def some_entry(names: Names, rng: random.Random) -> p4r.Entity:
     """Return an entry of one of three tables, one of few, so that some of them are the same."""
-    action = p4r.TableAction(action=names.action(*rng.choice([("Inbound.forward", 3), ("Inbound.drop",)])))
+    action = p4r.TableAction(action=rng.choice([names.action("Inbound.forward", 3), names.action("Inbound.drop")]))
     value = rng.randrange(40)
     match rng.randrange(3):
         case 0:
@@ -58,6 +60,11 @@ def some_entry(names: Names, rng: random.Random) -> p4r.Entity:
         case _:
             fields = [ternary(1, value & 6, 6), ternary(2, value, 0xFF)][: rng.randint(0, 2)]
             return names.table_entry("Inbound.ternary_table", fields, action, rng.randint(0, 3))
+
+
+def put(messages: Iterable[object], field: str, value: object) -> None:
+    for message in messages:
+        setattr(message, field, value)
 
 
 def spoil(update: p4r.Update, rng: random.Random) -> None:
@@ -78,15 +85,15 @@ def spoil(update: p4r.Update, rng: random.Random) -> None:
         lambda: setattr(entry.action.action, "action_id", 5),
         lambda: entry.action.action.params.add(param_id=1, value=b"\1"),
         lambda: entry.action.action.params.add(param_id=2, value=b"\1"),
-        lambda: [setattr(param, "value", b"\xff\xff") for param in entry.action.action.params],
-        lambda: [setattr(param, "value", b"") for param in entry.action.action.params],
-        lambda: [setattr(field.exact, "value", b"\0\0\0\0\0\0\0\0\0\7") for field in entry.match],
-        lambda: [setattr(field.exact, "value", canonical(1 << 40)) for field in entry.match],
-        lambda: [setattr(field.lpm, "prefix_len", 77) for field in entry.match],
-        lambda: [setattr(field.lpm, "prefix_len", -1) for field in entry.match],
-        lambda: [setattr(field.ternary, "mask", b"\0") for field in entry.match],
-        lambda: [setattr(field.ternary, "value", b"\xff\xff") for field in entry.match],
-        lambda: [setattr(field.optional, "value", b"\1") for field in entry.match],
+        lambda: put(entry.action.action.params, "value", b"\xff\xff"),
+        lambda: put(entry.action.action.params, "value", b""),
+        lambda: put((field.exact for field in entry.match), "value", b"\0\0\0\0\0\0\0\0\0\7"),
+        lambda: put((field.exact for field in entry.match), "value", canonical(1 << 40)),
+        lambda: put((field.lpm for field in entry.match), "prefix_len", 77),
+        lambda: put((field.lpm for field in entry.match), "prefix_len", -1),
+        lambda: put((field.ternary for field in entry.match), "mask", b"\0"),
+        lambda: put((field.ternary for field in entry.match), "value", b"\xff\xff"),
+        lambda: put((field.optional for field in entry.match), "value", b"\1"),
         entry.counter_data.SetInParent,
         lambda: setattr(update, "type", rng.choice(p4r.Update.Type.values())),
         lambda: update.entity.ClearField("table_entry"),

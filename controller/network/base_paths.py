@@ -52,6 +52,8 @@ class BaseHops(Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]):
     def __init__(self, trees: DestinationTrees, links: Sequence[DirectedLink]) -> None:
         self._trees, self._links = trees, links
         self._found: dict[str, Mapping[str, tuple[DirectedLink, ...]]] = {}
+        self._port = np.array([link.tail.port for link in links], np.uint32)
+        self._ports: dict[bytes, tuple[int, ...]] = {}
 
     def __getitem__(self, destination: str) -> Mapping[str, tuple[DirectedLink, ...]]:
         hops = self._found.get(destination)
@@ -59,6 +61,23 @@ class BaseHops(Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]):
             number = self._trees.table.switch_number[destination]
             hops = self._found[destination] = _towards(self._trees, self._links, number)
         return hops
+
+    def ports(self, destination: str) -> dict[str, tuple[int, ...]]:
+        """Return, by switch, the ports of `self[destination]`; equal ones are one object."""
+        switches, ports = self._trees.table.switches, self._ports
+        rows = self._trees.tight_links(self._trees.table.switch_number[destination])
+        tails, packed = self._trees.table.tail[rows], self._port[rows].tobytes()
+        starts = np.flatnonzero(np.append(True, tails[1:] != tails[:-1])) if rows.size else rows
+        found: dict[str, tuple[int, ...]] = {}
+        # The links of a switch follow each other, in order of port.
+        for tail, start, end in zip(
+            tails[starts].tolist(), starts.tolist(), [*starts[1:].tolist(), rows.size], strict=False
+        ):
+            name = packed[start * self._port.itemsize : end * self._port.itemsize]
+            if name not in ports:
+                ports[name] = tuple(self._port[rows[start:end]].tolist())
+            found[switches[tail]] = ports[name]
+        return found
 
     def arrows(self, destination: str) -> Arrows:
         """Return the next hops towards a destination as columns."""

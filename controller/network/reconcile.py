@@ -32,14 +32,18 @@ class _Stage:
 def diff(desired: Entities, actual: Entities, *, order: Sequence[str] = FILL_ORDER) -> list[Batch]:
     """Return the batches that turn `actual` into `desired`, each to be sent when the one before is acknowledged."""
     stages = {name: index for index, name in enumerate(order)}
-    staged: dict[_Stage, list[Update]] = {}
-    stage_of: dict[tuple[bool, Kind, str], _Stage] = {}
+    staged: dict[tuple[bool, Kind, str], list[Update]] = {}
     for update in _updates(desired, actual):
-        sort = _breaks(update), update.key.kind, update.key.table
-        if sort not in stage_of:
-            stage_of[sort] = _stage(*sort, stages)
-        staged.setdefault(stage_of[sort], []).append(update)
-    return [batch for stage in sorted(staged) for batch in chunks(staged[stage])]
+        key = update.key
+        alike = _breaks(update), key.kind, key.table
+        if alike in staged:
+            staged[alike].append(update)
+        else:
+            staged[alike] = [update]
+    by_stage: dict[_Stage, list[Update]] = {}
+    for alike, updates in staged.items():
+        by_stage.setdefault(_stage(*alike, stages), []).extend(updates)
+    return [batch for stage in sorted(by_stage) for batch in chunks(by_stage[stage])]
 
 
 def apply(held: Entities, updates: Iterable[Update]) -> dict[EntityKey, Entity]:
@@ -66,6 +70,8 @@ def is_reset(entity: Entity) -> bool:
 def _updates(desired: Entities, actual: Entities) -> Iterator[Update]:
     for key, entity in desired.items():
         held = actual.get(key)
+        if held is entity:
+            continue
         if held is None:
             yield Update(Verb.MODIFY if key.kind is Kind.DEFAULT else Verb.INSERT, key, entity)
         elif not same(held, entity):
@@ -83,7 +89,8 @@ def _removal(key: EntityKey, entity: Entity) -> Update:
 
 
 def _breaks(update: Update) -> bool:
-    return update.verb is Verb.DELETE or is_reset(update.entity)
+    # The kind first, and no call for most: this is asked of every update of every switch.
+    return update.verb is Verb.DELETE or (update.key.kind is Kind.DEFAULT and is_reset(update.entity))
 
 
 def _stage(breaks: bool, kind: Kind, table: str, stages: Mapping[str, int]) -> _Stage:

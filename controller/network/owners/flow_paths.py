@@ -57,7 +57,9 @@ class FlowPathsOwner(Owner):
 
     def restored(self, switch: str, actual: Entities, known: ObservedState) -> Entities:
         """Return a switch's present paths, and those whose next hops are in place; the steps do the rest."""
-        onward = restorable(self.topology, switch, self._desired, self._of(known, known.live))
+        # Without paths of its own, a switch need not know those of all others.
+        wants_any = bool(self._desired.get(switch))
+        onward = restorable(self.topology, switch, self._desired, self._of(known, known.live)) if wants_any else {}
         refused = self.refusal_counts.refused
         present = {key: entity for key, entity in actual.items() if self.owns(key)}
         return {**present, **{key: entity for key, entity in onward.items() if key not in refused}}

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from itertools import compress
+from operator import is_not, or_
 from typing import TypeAlias
 
 import numpy as np
@@ -24,7 +26,7 @@ from controller.network.owners.base import ObservedState, Owner, Refusal, Refusa
 from controller.network.owners.route_views import LAYER, RouteTables, RouteView, is_route_layer
 from controller.network.owners.steps import NO_STEPS, Phase, Step, UpdatePlan
 from controller.network.tables.entities import Entities, Entity, EntityKey, Kind, Update, Verb, key_of, same
-from controller.network.tables.routing import Spread, hash_entity
+from controller.network.tables.routing import PREFIXES_FROM_HOSTS, Spread, hash_entity
 from controller.network.tables.shared_routes import SharedRoutes
 from controller.network.tables.weighted_routes import Spreads, spreads_of
 from dataplane.topology.values import Endpoint, LinkKey, Topology
@@ -87,8 +89,11 @@ class RoutesOwner(Owner):
 
     name = "routes"
 
-    def __init__(self, topology: Topology) -> None:
-        """Begin with base routes; leave existing entries unchanged until the weighted routes are known."""
+    def __init__(self, topology: Topology, prefixes_from: int = PREFIXES_FROM_HOSTS) -> None:
+        """Begin with base routes; leave existing entries unchanged until the weighted routes are known.
+
+        From `prefixes_from` hosts on, routes to hosts of other switches are routes to these switches' subnets.
+        """
         self.topology = topology
         self.refusal_counts = RefusalCounts()
         self._has_routes = self._detours = False
@@ -96,8 +101,8 @@ class RoutesOwner(Owner):
         self._drained: Set[LinkKey] = frozenset()
         self.weighted: tuple[WeightedRoute, ...] = ()
         self._hops = next_hops(topology)
-        self._shared = SharedRoutes(topology)
-        self._destinations = dict(self._shared.destinations())
+        self._shared = SharedRoutes(topology, prefixes_from)
+        self._destinations, self._local = dict(self._shared.destinations()), self._shared.local()
         self._spreads: Spreads = spreads_of(topology, self._hops, ())
         self._base = {node.name: self._entities(node.name) for node in topology.switches}
         self._wanted = dict(self._base)
@@ -105,6 +110,10 @@ class RoutesOwner(Owner):
         self._row = {name: row for row, name in enumerate(self._names)}
         self._orders: dict[str, ChangeOrder] = {}
         self._views: dict[str, RouteView] = {}
+        self._seen: tuple[list[object], list[object]] = ([object()] * len(self._names),) * 2
+        """The held and the desired tables that the views are of, by row."""
+        self._unsure = set[str]()
+        """Switches with other views than those whose strays are counted."""
         self._unheld = np.ones(len(self._names), dtype=bool)
         """Mask by row of the switches that are not known to hold anything."""
         self._strays: dict[str, frozenset[EntityKey]] = {}
@@ -261,10 +270,11 @@ class RoutesOwner(Owner):
             if due and view.held:
                 for key in view.due & changing:
                     due[key].append(name)
-        together: dict[tuple[str, str, tuple[str, ...]], list[EntityKey]] = {}
+        together: dict[tuple[str, str, bool, tuple[str, ...]], list[EntityKey]] = {}
         for key, names in due.items():
-            together.setdefault((self._destinations[key], key.table, tuple(names)), []).append(key)
-        for (_, _, at), keys in together.items():
+            alike = self._destinations[key], key.table, key in self._local, tuple(names)
+            together.setdefault(alike, []).append(key)
+        for (_, _, _, at), keys in together.items():
             yield keys, set(at)
 
     def _place(
@@ -275,17 +285,22 @@ class RoutesOwner(Owner):
         order = self._order(self._destinations[key])
         is_due, stuck = np.zeros((2, len(self._names)), dtype=bool)
         is_due[[self._row[name] for name in due]] = True
-        is_due |= self._unheld & order.reaching
+        unheld = self._unheld & order.reaching
+        if key in self._local:
+            unheld[np.arange(len(unheld)) != self._row[self._destinations[key]]] = False
+        is_due |= unheld
         for row in np.flatnonzero(is_due).tolist():
             name = self._names[row]
-            leans_on = self._views[name].wanted_tables.needs(self._wanted[name][key])
+            route = self._wanted[name].get(key)  # only others have the one to a switch's own network
+            leans_on = frozenset[EntityKey]() if route is None else self._views[name].wanted_tables.needs(route)
             stuck[row] = name not in known.live or not refused.isdisjoint(leans_on)
         waves = order.waves(is_due, stuck)
         for row in order.rows[is_due[order.rows] & (waves[order.rows] > 0)].tolist():
             name = self._names[row]
             wanted, held = self._wanted[name], known.held[name]
             for each in keys:
-                _put(levels, waves[row] - 1, name, _write(each, wanted[each], held))
+                if each in wanted:
+                    _put(levels, waves[row] - 1, name, _write(each, wanted[each], held))
         waiting = np.flatnonzero(is_due & (waves < 0)).tolist()
         return keys if any(self._names[row] in known.live for row in waiting) else ()
 
@@ -311,7 +326,7 @@ class RoutesOwner(Owner):
     def _entities(self, switch: str) -> Entities:
         return self._entities_by(self._hops, switch, self._spreads[switch])
 
-    def _entities_by(self, hops: NextHops, switch: str, spreads: Mapping[str, Spread]) -> Entities:
+    def _entities_by(self, hops: BaseHops, switch: str, spreads: Mapping[str, Spread]) -> Entities:
         multiplier = hash_entity(self.topology, switch)
         return {key_of(multiplier): multiplier, **self._shared.entities(hops, switch, spreads)}
 
@@ -340,10 +355,17 @@ class RoutesOwner(Owner):
 
     def _look(self, held: Mapping[str, Entities]) -> None:
         """Create a view of every switch's held and desired tables."""
-        for name, wanted in self._wanted.items():
-            view, own = self._views.get(name), held.get(name)
-            if view is None or view.held is not own or view.wanted is not wanted:
-                self._views[name] = RouteView(own, wanted, self._ports(name), self._destinations.keys())
+        # By identity and without a loop in Python: this is called for each switch, and most tables are as before.
+        names = self._names
+        held_now: list[object] = [*map(held.get, names)]
+        wanted_now: list[object] = [*map(self._wanted.__getitem__, names)]
+        differs = map(or_, map(is_not, held_now, self._seen[0]), map(is_not, wanted_now, self._seen[1]))
+        for name in [*compress(names, differs)]:
+            self._views[name] = RouteView(
+                held.get(name), self._wanted[name], self._ports(name), self._destinations.keys()
+            )
+            self._unsure.add(name)
+        self._seen = held_now, wanted_now
 
     def _circling(
         self, switch: str, keys: Iterable[EntityKey], tables: RouteTables, held: Mapping[str, Entities]
@@ -353,14 +375,18 @@ class RoutesOwner(Owner):
         Desired routes have no loop, so only those are followed that another switch leads elsewhere.
         """
         self._look(held)
-        for name, view in self._views.items():
-            before = self._strays.get(name, frozenset())
-            if view.strays is not before:
-                self._strays[name] = view.strays
-                for key in before:
-                    self._stray_count[key] -= 1
-                for key in view.strays:
-                    self._stray_count[key] = self._stray_count.get(key, 0) + 1
+        for name in self._unsure:
+            before, strays = self._strays.get(name, frozenset()), self._views[name].strays
+            self._strays[name] = strays
+            for key in before - strays:
+                self._stray_count[key] -= 1
+                if not self._stray_count[key]:
+                    del self._stray_count[key]
+            for key in strays - before:
+                self._stray_count[key] = self._stray_count.get(key, 0) + 1
+        self._unsure.clear()
+        if not self._stray_count:
+            return set()
         own = self._strays[switch]
         suspect = (key for key in keys if self._stray_count.get(key, 0) > (key in own))
         return {key for key in suspect if self._leads_back(switch, key, tables)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, cast
 
@@ -28,10 +28,14 @@ class SwitchClient(P4Client):
         super().__init__(address, credentials, wait_for_ready=False)
         self._answer_s = answer_s
 
-    async def write(self, request: p4r.WriteRequest) -> None:
-        """Execute updates."""
-        async with self._calling("Write", request, self._answer_s) as stub:
-            await stub.Write(request)
+    async def write(self, request: p4r.WriteRequest, updates: bytes = b"") -> None:
+        """Execute updates: the request's, and encoded ones (`session.encoded_updates`)."""
+        async with self._calling("Write", request, self._answer_s):
+            try:
+                await self._send_encoded("Write", request, updates, p4r.WriteResponse.FromString)
+            except grpc.RpcError:
+                request.MergeFromString(updates)  # finsy's error names the refused ones
+                raise
 
     async def read(self, request: p4r.ReadRequest) -> list[p4r.ReadResponse]:
         """Return a switch's answer to a read."""
@@ -42,15 +46,19 @@ class SwitchClient(P4Client):
         """Send a program (`MessageCache.program`); the request has its target and the action."""
         operation = "SetForwardingPipelineConfig"
         async with self._calling(operation, request, max(_INSTALL_S, self._answer_s)):
-            assert self._channel is not None, "call open() first"
-            # Bypass the stub: it would encode megabytes of program anew for each switch.
-            call = self._channel.unary_unary(
-                f"/p4.v1.P4Runtime/{operation}",
-                request_serializer=bytes,
-                response_deserializer=p4r.SetForwardingPipelineConfigResponse.FromString,
-            )
-            # Encoded messages can be joined: protobuf merges their fields.
-            await call(request.SerializeToString() + program)
+            answer = p4r.SetForwardingPipelineConfigResponse.FromString
+            await self._send_encoded(operation, request, program, answer)
+
+    async def _send_encoded(
+        self, operation: str, request: PBMessage, more: bytes, answer: Callable[[bytes], object]
+    ) -> None:
+        """Send a request with more encoded fields: many switches get the same, which the stub would encode anew."""
+        assert self._channel is not None, "call open() first"
+        call = self._channel.unary_unary(
+            f"/p4.v1.P4Runtime/{operation}", request_serializer=bytes, response_deserializer=answer
+        )
+        # Encoded messages can be joined: protobuf merges their fields.
+        await call(request.SerializeToString() + more)
 
     async def pipeline(
         self, request: p4r.GetForwardingPipelineConfigRequest

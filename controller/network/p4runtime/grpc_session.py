@@ -29,13 +29,13 @@ from controller.network.p4runtime.session import (
     counts_answer,
     counts_request,
     digests_request,
+    encoded_updates,
     learn_request,
     learned,
     packets_answer,
     packets_request,
     read_answer,
     read_request,
-    write_request,
 )
 from controller.network.tables.entities import Batch, Entity, EntityKey
 from dataplane.errors import AccessError, ConfigError
@@ -189,9 +189,9 @@ class GrpcSession:
 
     async def write(self, batch: Batch) -> None:
         """Execute updates; raise SessionError that names those that were refused."""
-        request = write_request(self._schema, self.switch, self._target.device_id, batch)
+        updates = encoded_updates(self._schema, self.switch, batch)
         with self._failures("write", batch):
-            await self._client.write(request)
+            await self._client.write(p4r.WriteRequest(device_id=self._target.device_id), updates)
 
     async def packets(self, counter: str) -> dict[EntityKey, int]:
         """Return the packets of each entry of a direct counter's table."""

@@ -230,16 +230,23 @@ def check_schema(schema: P4Schema, entities: Iterable[Entity]) -> None:
 
 def write_request(schema: P4Schema, switch: str, device_id: int, batch: Batch) -> p4r.WriteRequest:
     """Return a batch as a WriteRequest without election id; raise SessionError if the program lacks part of it."""
+    request = p4r.WriteRequest.FromString(encoded_updates(schema, switch, batch))
+    request.device_id = device_id
+    return request
+
+
+def encoded_updates(schema: P4Schema, switch: str, batch: Batch) -> bytes:
+    """Return the bytes of a WriteRequest with only a batch; raise SessionError if the program lacks part of it.
+
+    Joined encodings of a repeated field are a valid message, so no update is encoded twice.
+    """
     cache, parts = cache_of(schema.p4cookie), []
     for update in batch:
         try:
             parts.append(cache.encode(schema, update))
         except (ValueError, KeyError) as error:
             raise SessionError(switch, f"encode {update}", _first_line(error)) from error
-    # Joined encodings of a repeated field are a valid message, so no update is encoded twice.
-    request = p4r.WriteRequest.FromString(b"".join(parts))
-    request.device_id = device_id
-    return request
+    return b"".join(parts)
 
 
 def read_request(schema: P4Schema, device_id: int) -> p4r.ReadRequest:

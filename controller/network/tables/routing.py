@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from finsy import (
     P4ActionProfileGroup,
@@ -22,13 +23,21 @@ from finsy import (
 
 from controller.network.base_paths import NextHops
 from controller.network.tables.entities import Entity
-from dataplane.topology.addressing import mac_at, switch_ipv4
+from dataplane.topology.addressing import mac_at, switch_ipv4, switch_subnet_ipv4, switch_subnet_ipv6
 from dataplane.topology.values import Topology
 
 MAX_GROUP_SIZE = 32
 """`@max_group_size` in the program: equal-cost ports of a group, and what its weights add up to, at most."""
 
+PREFIXES_FROM_HOSTS = 1_000
+"""Number of hosts from which switches reach the hosts of another one by its prefix (`networks`): tables grow with the
+number of switches then, not with that of hosts."""
+
 _MAX_GROUP_ID = 0x7FFFFFFF
+
+
+Network: TypeAlias = tuple[int, int]
+"""An address prefix: value and length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,11 @@ class Family:
         """Its table of flows that get telemetry."""
         return f"ipv{self.version}_watchlist"
 
+    def subnet(self, node_id: int) -> Network:
+        """Return the prefix of a switch's automatically addressed hosts."""
+        subnet = switch_subnet_ipv4(node_id) if self.version == 4 else switch_subnet_ipv6(node_id)
+        return int(subnet.network_address), subnet.prefixlen
+
 
 IPV4 = Family(4, 32)
 IPV6 = Family(6, 128)
@@ -78,6 +92,37 @@ def host_addresses(topology: Topology, host: str) -> dict[Family, int]:
     """Return a host's address in each family that it has one in."""
     node = topology.host[host]
     return {IPV4: int(node.ipv4)} | ({} if node.ipv6 is None else {IPV6: int(node.ipv6)})
+
+
+def networks(topology: Topology, family: Family, prefixes_from: int = PREFIXES_FROM_HOSTS) -> dict[str, list[Network]]:
+    """Return, for each switch with hosts, the prefixes by which other switches reach them.
+
+    In a fabric of fewer hosts than `prefixes_from` these are the hosts' addresses. In a larger one, a switch's subnet
+    stands for those of its hosts that it holds, unless a host elsewhere has an address in it.
+    """
+    addresses: dict[str, list[int]] = {}
+    for host, edge in topology.attachment.items():
+        address = host_addresses(topology, host).get(family)
+        if address is not None:
+            addresses.setdefault(edge.node, []).append(address)
+    if len(topology.host) < prefixes_from:
+        return {name: [(address, family.bits) for address in here] for name, here in addresses.items()}
+    subnets = {name: family.subnet(topology.switch[name].node_id) for name in addresses}
+    owners = {subnet: name for name, subnet in subnets.items()}
+    reached: dict[str, list[Network]] = {name: [] for name in addresses}
+    shared = set[str]()
+    for name, here in addresses.items():
+        length = subnets[name][1]
+        around = [(address >> family.bits - length << family.bits - length, length) for address in here]
+        shared.update(owners[subnet] for subnet in around if owners.get(subnet, name) != name)
+        reached[name] = [
+            subnet if subnet == subnets[name] else (address, family.bits)
+            for address, subnet in zip(here, around, strict=True)
+        ]
+    return {
+        name: [(address, family.bits) for address in addresses[name]] if name in shared else [*dict.fromkeys(at)]
+        for name, at in reached.items()
+    }
 
 
 def forward(topology: Topology, switch: str, port: int) -> P4TableAction:
@@ -91,19 +136,26 @@ Spread = tuple[tuple[int, int], ...]
 
 
 def route_entities(
-    topology: Topology, hops: NextHops, switch: str, weighted: Mapping[str, Spread] | None = None
+    topology: Topology,
+    hops: NextHops,
+    switch: str,
+    weighted: Mapping[str, Spread] | None = None,
+    prefixes_from: int = PREFIXES_FROM_HOSTS,
 ) -> Iterator[Entity]:
-    """Yield members, groups and a host route for every host that the switch can reach, in both families.
+    """Yield members, groups and routes to every host that the switch can reach, in both families.
 
-    `weighted` overrides `hops` for all hosts of some destination switches.
+    `weighted` overrides `hops` for all hosts of some destination switches; `prefixes_from` is that of `networks`.
     """
     for family in FAMILIES:
-        routes = {
-            address: spread
-            for host in topology.host
-            for address in (host_addresses(topology, host).get(family),)
-            if address is not None and (spread := _spread(topology, hops, switch, host, weighted or {}))
+        routes: dict[Network, Spread] = {
+            (address, family.bits): ((edge.port, 1),)
+            for host, edge in topology.attachment.items()
+            if edge.node == switch and (address := host_addresses(topology, host).get(family)) is not None
         }
+        for destination, reached in networks(topology, family, prefixes_from).items():
+            spread = _spread(hops, switch, destination, weighted or {})
+            if spread and destination != switch:
+                routes.update(dict.fromkeys(reached, spread))
         groups = group_ids(routes.values())
         yield from _members(topology, family, switch, routes.values())
         for spread, group in groups.items():
@@ -111,13 +163,18 @@ def route_entities(
             members = [P4Member(port, weight=(weight, port)) for port, weight in spread]
             # The size is fixed when a group is made (section 9.2.2), so it leaves room for every later change.
             yield P4ActionProfileGroup(family.selector, group_id=group, max_size=MAX_GROUP_SIZE, members=members)
-        for address, spread in routes.items():
-            yield P4TableEntry(family.routes, match=route_match(family, address), action=_through(spread, groups))
+        for network, spread in routes.items():
+            yield P4TableEntry(family.routes, match=network_match(network), action=_through(spread, groups))
 
 
 def route_match(family: Family, address: int) -> P4TableMatch:
     """Return the match of the route to one address."""
-    return P4TableMatch(dst_addr=(address, family.bits))
+    return network_match((address, family.bits))
+
+
+def network_match(network: Network) -> P4TableMatch:
+    """Return the match of the route to a prefix."""
+    return P4TableMatch(dst_addr=network)
 
 
 def hash_multiplier(node_id: int) -> int:
@@ -183,9 +240,9 @@ def group_ids(spreads: Iterable[Spread]) -> dict[Spread, int]:
     return ids
 
 
-def _spread(topology: Topology, hops: NextHops, switch: str, host: str, weighted: Mapping[str, Spread]) -> Spread:
-    chosen = weighted.get(topology.attachment[host].node)
-    return chosen or tuple((port, 1) for port in ports_towards(topology, hops, switch, host))
+def _spread(hops: NextHops, switch: str, destination: str, weighted: Mapping[str, Spread]) -> Spread:
+    links = hops[destination].get(switch, ())[:MAX_GROUP_SIZE]
+    return weighted.get(destination) or tuple((link.tail.port, 1) for link in links)
 
 
 def _members(topology: Topology, family: Family, switch: str, spreads: Iterable[Spread]) -> Iterator[Entity]:

@@ -12,17 +12,19 @@ from typing import Final, TypeAlias
 
 from finsy import P4ActionProfileGroup, P4ActionProfileMember, P4IndirectAction, P4Member, P4TableEntry
 
-from controller.network.base_paths import NextHops
+from controller.network.base_paths import BaseHops
 from controller.network.tables.entities import Entity, EntityKey, key_of
 from controller.network.tables.routing import (
-    FAMILIES,
     MAX_GROUP_SIZE,
+    PREFIXES_FROM_HOSTS,
     Family,
+    Network,
     Spread,
     forward,
     group_ids,
     host_addresses,
-    route_match,
+    network_match,
+    networks,
 )
 from dataplane.topology.values import Topology
 
@@ -35,31 +37,47 @@ _BLOCKS_PER_DESTINATION: Final = 64
 class SharedRoutes:
     """Makes the route entities of a topology's switches."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, prefixes_from: int = PREFIXES_FROM_HOSTS) -> None:
+        """`prefixes_from` is that of `networks`."""
         self._topology = topology
         self._hosts: dict[Family, dict[str, list[tuple[int, int]]]] = {}
         for host, edge in topology.attachment.items():
             for family, address in host_addresses(topology, host).items():
                 self._hosts.setdefault(family, {}).setdefault(edge.node, []).append((edge.port, address))
+        self._networks = {family: networks(topology, family, prefixes_from) for family in self._hosts}
         self._room = _BLOCKS_PER_DESTINATION * max(1, sum(map(len, self._hosts.values())))
-        self._blocks: dict[tuple[Family, str, bool, int], _Block] = {}
+        self._edges = dict.fromkeys(edge for at in self._hosts.values() for edge in at)
+        self._blocks: dict[tuple[int, str, bool, int], _Block] = {}
+        self._hops: BaseHops | None = None
+        self._ports: dict[str, dict[str, tuple[int, ...]]] = {}
+        self._even: dict[tuple[int, ...], Spread] = {}
         self._groups: dict[tuple[Family, int, Spread], tuple[EntityKey, Entity]] = {}
-        self._keys = {(family, address): self._key(family, address) for family, _, address in self._addresses()}
+        self._keys = {(family, network): self._key(family, network) for family, _, network in self._routed()}
 
     def destinations(self) -> Iterator[tuple[EntityKey, str]]:
-        """Yield the key of the route to each host's address, and the switch that the host is attached to."""
-        return ((self._keys[family, address], edge) for family, edge, address in self._addresses())
+        """Yield the key of the route to each host or network of hosts, and the switch that they are attached to."""
+        return ((self._keys[family, network], edge) for family, edge, network in self._routed())
 
-    def entities(self, hops: NextHops, switch: str, weighted: Mapping[str, Spread]) -> dict[EntityKey, Entity]:
-        """Return members, groups and host routes of a switch by key; the arguments are those of `route_entities`."""
+    def local(self) -> frozenset[EntityKey]:
+        """Return the keys of routes that only the switch has to which the host is attached."""
+        everywhere = {(family, each) for family, at in self._networks.items() for here in at.values() for each in here}
+        return frozenset(key for name, key in self._keys.items() if name not in everywhere)
+
+    def entities(self, hops: BaseHops, switch: str, weighted: Mapping[str, Spread]) -> dict[EntityKey, Entity]:
+        """Return members, groups and routes of a switch by key; the arguments are those of `route_entities`."""
         by_key: dict[EntityKey, Entity] = {}
-        for family in FAMILIES:
-            hosts = self._hosts.get(family, {})
+        spreads = self._spreads(hops, switch, weighted)
+        for family, hosts in self._hosts.items():
+            ways = (
+                spreads
+                if len(hosts) == len(self._edges)
+                else {destination: spread for destination, spread in spreads.items() if destination in hosts}
+            )
             local = [((port, 1),) for port, _ in hosts.get(switch, ())]
-            spreads = self._spreads(hosts, hops, switch, weighted)
-            groups = group_ids(spreads.values())
-            used = (*spreads.values(), *local)
-            for port in sorted({port for spread in used for port, _ in spread}):
+            # By identity: spreads are many, different ones few, and long ones take time to hash.
+            different = {id(spread): spread for spread in ways.values()}
+            groups = group_ids(different.values())
+            for port in sorted({port for spread in (*different.values(), *local) for port, _ in spread}):
                 member = P4ActionProfileMember(
                     family.selector, member_id=port, action=forward(self._topology, switch, port)
                 )
@@ -67,38 +85,42 @@ class SharedRoutes:
             for spread, group in groups.items():
                 key, entity = self._group(family, group, spread)
                 by_key[key] = entity
-            for destination, spread in spreads.items():
-                is_group = len(spread) > 1
-                by_key.update(self._block(family, destination, is_group, groups[spread] if is_group else spread[0][0]))
+            through = {
+                name: (True, groups[spread]) if len(spread) > 1 else (False, spread[0][0])
+                for name, spread in different.items()
+            }
+            for destination, spread in ways.items():
+                by_key.update(self._block(family, destination, *through[id(spread)]))
             for port, address in hosts.get(switch, ()):
-                by_key[self._keys[family, address]] = self._entry(family, address, P4IndirectAction(member_id=port))
+                network = address, family.bits
+                by_key[self._keys[family, network]] = self._entry(family, network, P4IndirectAction(member_id=port))
         return by_key
 
-    def _addresses(self) -> Iterator[tuple[Family, str, int]]:
+    def _routed(self) -> Iterator[tuple[Family, str, Network]]:
+        """Yield everything that a switch has a route to: hosts, and networks of hosts."""
         for family, hosts in self._hosts.items():
             for edge, hosts_there in hosts.items():
-                for _, address in hosts_there:
-                    yield family, edge, address
+                yield from ((family, edge, network) for network in self._networks[family][edge])
+                yield from ((family, edge, (address, family.bits)) for _, address in hosts_there)
 
-    @staticmethod
-    def _spreads(
-        hosts: Mapping[str, object], hops: NextHops, switch: str, weighted: Mapping[str, Spread]
-    ) -> dict[str, Spread]:
+    def _spreads(self, hops: BaseHops, switch: str, weighted: Mapping[str, Spread]) -> dict[str, Spread]:
         """Return the spread of a switch's traffic, for each other reachable switch with hosts."""
+        if hops is not self._hops:
+            self._hops, self._ports = hops, {destination: hops.ports(destination) for destination in self._edges}
         spreads: dict[str, Spread] = {}
-        for destination in hosts:
-            if destination == switch:
-                continue
-            spread = weighted.get(destination)
-            if spread is None:
-                spread = tuple((link.tail.port, 1) for link in hops[destination].get(switch, ())[:MAX_GROUP_SIZE])
-            if spread:
+        for destination, ports_at in self._ports.items():
+            spread = weighted.get(destination) if weighted else None
+            if spread is None and (ports := ports_at.get(switch)) is not None:
+                spread = self._even.get(ports)
+                if spread is None:
+                    spread = self._even[ports] = tuple((port, 1) for port in ports[:MAX_GROUP_SIZE])
+            if spread and destination != switch:
                 spreads[destination] = spread
         return spreads
 
     def _block(self, family: Family, destination: str, is_group: bool, number: int) -> _Block:
         """Return the routes to all hosts of a switch through one member or group."""
-        name = family, destination, is_group, number
+        name = family.version, destination, is_group, number
         block = self._blocks.get(name)
         if block is None:
             if len(self._blocks) >= self._room:
@@ -106,8 +128,8 @@ class SharedRoutes:
                 self._groups.clear()
             action = P4IndirectAction(group_id=number) if is_group else P4IndirectAction(member_id=number)
             block = self._blocks[name] = {
-                self._keys[family, address]: self._entry(family, address, action)
-                for _, address in self._hosts[family][destination]
+                self._keys[family, network]: self._entry(family, network, action)
+                for network in self._networks[family][destination]
             }
         return block
 
@@ -122,9 +144,9 @@ class SharedRoutes:
         return self._groups[name]
 
     @staticmethod
-    def _entry(family: Family, address: int, action: P4IndirectAction) -> Entity:
-        return P4TableEntry(family.routes, match=route_match(family, address), action=action)
+    def _entry(family: Family, network: Network, action: P4IndirectAction) -> Entity:
+        return P4TableEntry(family.routes, match=network_match(network), action=action)
 
     @classmethod
-    def _key(cls, family: Family, address: int) -> EntityKey:
-        return key_of(cls._entry(family, address, P4IndirectAction(member_id=0)))
+    def _key(cls, family: Family, network: Network) -> EntityKey:
+        return key_of(cls._entry(family, network, P4IndirectAction(member_id=0)))

@@ -36,7 +36,7 @@ class RoutedNetworks(Strict, frozen=True):
 
 def source_entities(topology: Topology, switch: str, routed: Sequence[RoutedNetworks]) -> Iterator[Entity]:
     """Yield the entries of a switch with hosts; raise ControllerError for an invalid network or an unknown host."""
-    if all(edge.node != switch for edge in topology.attachment.values()):
+    if all(end.node not in topology.host for end in topology.neighbours[switch].values()):
         return
     addr, mask = SWITCH_ADDRESSES
     action = P4TableAction("set_switch_addresses", addr=addr, mask=mask)

@@ -9,6 +9,7 @@ from enum import Enum
 from finsy.proto import p4r
 
 from dataplane.program.objects import ActionCall
+from dataplane.switch.p4runtime.bulk.plan import BulkPlan
 from dataplane.switch.p4runtime.catalog import Catalog
 from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.p4runtime.digests import Learner
@@ -78,6 +79,7 @@ class Context:
     catalog: Catalog
     state: ForwardingState
     control: SwitchControl
+    bulk: BulkPlan
     learners: dict[str, Learner] = field(default_factory=dict)
     idle: IdleWatch = field(default_factory=IdleWatch)
 
@@ -85,7 +87,7 @@ class Context:
     def of(cls, catalog: Catalog, state: ForwardingState, control: SwitchControl) -> Context:
         """Return the context of a state, whose entries may already have times to live."""
         learners = {info.spec.name: Learner() for info in catalog.digests.values()}
-        context = cls(catalog, state, control, learners)
+        context = cls(catalog, state, control, BulkPlan(catalog), learners)
         with state.lock:
             context.idle.watch_all(state)
             for strings, numbers in used_numbers(catalog, state).items():

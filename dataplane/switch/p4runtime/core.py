@@ -94,7 +94,7 @@ class P4RuntimeCore:
             self._check_primary(request)
             context = self._context()
             try:
-                batches.write(context, request.updates, request.atomicity)
+                batches.write(context, request)
             finally:
                 self._note_due()
         return p4r.WriteResponse()

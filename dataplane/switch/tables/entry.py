@@ -61,6 +61,10 @@ class Tally(array):  # type: ignore[type-arg]  # array is generic for type check
         return self.buffer_info()[0]
 
 
+Compact = tuple[str, tuple[int, ...], Tally | None]
+"""An entry of many that were inserted together: its action's name and arguments, and its tally."""
+
+
 @dataclass(frozen=True, slots=True)
 class WeightedAction:
     """An action that takes `weight` consecutive places in a hash range, while its watched port is up."""
@@ -157,3 +161,9 @@ class TableEntry:
             object.__setattr__(self, "tally", Tally())
             assert self.tally is not None
         return self.tally
+
+
+def unpacked(match: Match, priority: int, compact: Compact) -> TableEntry:
+    """Return a compact entry as what it stands for."""
+    action, arguments, tally = compact
+    return TableEntry(match, priority, ActionCall(action, arguments), tally=tally)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import repeat
 from typing import Protocol
 
 from dataplane.errors import EntryError, EntryFault, ProgramError
@@ -13,6 +14,7 @@ from dataplane.switch.tables.index import index_for
 from dataplane.switch.tables.match import Match, all_ones, check_match, needs_priority
 from dataplane.switch.tables.meters import CellWriter, MeterCell, MeterConfig, check_config
 from dataplane.switch.tables.profile import Profile
+from dataplane.switch.tables.rows import Rows
 
 
 def check_call(call: ActionCall, actions: Mapping[str, ActionSpec], allowed: tuple[str, ...], *, where: str) -> None:
@@ -38,6 +40,10 @@ class TableObserver(Protocol):
 
     def put(self, entry: TableEntry, present: TableEntry | None) -> None:
         """Handle that `entry` is inserted, or replaces `present`, which has the same match and priority."""
+        ...
+
+    def put_rows(self, rows: Rows) -> int:
+        """Handle that new entries are inserted, in order; return how many of them can be."""
         ...
 
     def remove(self, entry: TableEntry) -> None:
@@ -108,6 +114,34 @@ class Table:
         if self.observers:
             self._announce(entry, None)
         self._index.put(entry)
+
+    def insert_rows(self, rows: Rows) -> int:
+        """Add the entries of rows, which must be well-formed, in order as far as possible; return how many.
+
+        The next one, if any, may still be inserted by itself, or has an error that `insert` tells.
+        """
+        room = self.spec.size - len(self) if self.spec.size > 0 else len(rows)
+        if self.spec.is_const or self.profile is not None or self.meter_spec is not None or room <= 0:
+            return 0
+        rows = rows.first(min(room, len(rows)))
+        tallies = [Tally() for _ in range(len(rows))] if self._counts else ()
+        layout, data = rows.layout, rows.data
+        values = layout.values(data, tallies or repeat(None))
+        add = self._index.addition(layout.matches(data), layout.priorities(data), values)
+        if add is None or len(self.observers) > 1:
+            return 0
+        if tallies:
+            rows.set_tallies(tallies)
+        count = self._announce_rows(rows)
+        add(count)
+        return count
+
+    def _announce_rows(self, rows: Rows) -> int:
+        """Notify the observer, if any, of entries about to be put; return how many of them it takes."""
+        try:
+            return self.observers[0].put_rows(rows) if self.observers else len(rows)
+        except EntryError:
+            return 0  # each of them by itself may need less memory
 
     def modify(self, entry: TableEntry) -> None:
         """Replace the entry with the same match and priority; its direct counter and meter are kept."""

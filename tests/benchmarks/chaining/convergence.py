@@ -1,7 +1,8 @@
 """Time for a controller to fill all switches of a topology, which are sinks (sinks.py) in a process of their own.
 
 From the start of `millrace controller` until it logs the last switch as reconciled, and until its status
-says that all is settled: nothing left to write. CPU time and memory are the controller's.
+says that all is settled: nothing left to write. CPU time and memory are the controller's. Then it is started again on
+the same switches, and must write nothing.
 
     .venv/bin/python tests/benchmarks/chaining/convergence.py fat-tree:k=12
 """
@@ -53,28 +54,42 @@ class Convergence:
     peak_mib: float
     problems: int
     """Warnings that it logged."""
+    sinks_cpu_s: float
+    """CPU time of the sinks so far, on the same processors."""
 
 
-def converge(topology: str, limit_s: float = _LIMIT_S, log: Path | None = None) -> Convergence:
-    """Return what filling a topology's switches costs; TimeoutError when it is not done in time."""
+def converge(topology: str, limit_s: float = _LIMIT_S, log: Path | None = None) -> tuple[Convergence, Convergence]:
+    """Return what it costs to fill a topology's switches, and to find them filled after a restart.
+
+    Raises TimeoutError when that is not done in time.
+    """
     with tempfile.TemporaryDirectory(prefix="millrace-") as name, sinks(topology, Path(name) / "s") as switches:
         folder = Path(name)
         (folder / "c.toml").write_text(
             f'topology = "{topology}"\nswitches = "{switches.switches}"\nlisten = "unix:{folder}/status"\n'
         )
-        with (log or folder / "log").open("w", encoding="utf-8") as output:
-            command = [str(_MILLRACE), "controller", "serve", "--settings", str(folder / "c.toml")]
-            begin_s = time.monotonic()
-            with subprocess.Popen(command, stdout=output, stderr=output) as process:
-                try:
-                    return asyncio.run(_watch(process, switches, topology, Path(output.name), folder, begin_s, limit_s))
-                finally:
-                    process.send_signal(signal.SIGTERM)
+        first = _serve(switches, topology, log or folder / "log", folder, limit_s)
+        second = _serve(switches, topology, folder / "log-of-restart", folder, limit_s)
+        return first, second
+
+
+def _serve(switches: SinkProcess, topology: str, log: Path, folder: Path, limit_s: float) -> Convergence:
+    """Run a controller until all is settled."""
+    before = len(switches.arrivals())
+    with log.open("w", encoding="utf-8") as output:
+        command = [str(_MILLRACE), "controller", "serve", "--settings", str(folder / "c.toml")]
+        begin_s = time.monotonic()
+        with subprocess.Popen(command, stdout=output, stderr=output) as process:
+            try:
+                return asyncio.run(_watch(process, switches, before, topology, log, folder, begin_s, limit_s))
+            finally:
+                process.send_signal(signal.SIGTERM)
 
 
 async def _watch(
     process: subprocess.Popen[bytes],
     switches: SinkProcess,
+    before: int,
     topology: str,
     log: Path,
     folder: Path,
@@ -96,7 +111,7 @@ async def _watch(
         reconciled_s = reconciled_s or now_s
         if await _is_settled(folder):
             break
-    arrivals = switches.arrivals()
+    arrivals = switches.arrivals()[before:]
     return Convergence(
         count,
         sum(arrival.updates for arrival in arrivals),
@@ -107,6 +122,7 @@ async def _watch(
         _cpu_s(process.pid),
         _peak_mib(process.pid),
         text.count("WARNING"),
+        _cpu_s(switches.pid),
     )
 
 
@@ -129,7 +145,7 @@ def _peak_mib(pid: int) -> float:
 
 def measure(*, quick: bool = False) -> Figures:
     """Return the figures of this benchmark; quick is a smaller fabric."""
-    convergence = converge("fat-tree:k=4" if quick else "fat-tree:k=12")
+    convergence, _ = converge("fat-tree:k=4" if quick else "fat-tree:k=12")
     return {
         "controller_180_s": None if quick else round(convergence.reconciled_s, 2),
         "controller_180_cpu_s": None if quick else round(convergence.cpu_s, 2),
@@ -144,31 +160,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--limit-s", type=float, default=_LIMIT_S)
     parser.add_argument("--log", type=Path, help="where the controller's log goes")
     given = parser.parse_args(arguments)
-    columns = (
-        "topology",
-        "switches",
-        "updates",
-        "pipelines",
-        "ready",
-        "reconciled",
-        "settled",
-        "CPU",
-        "peak",
-        "warnings",
-    )
-    table, figures = Table(*columns, title="convergence of a controller"), {}
+    columns = "topology", "start", "switches", "updates", "pipelines", "ready", "reconciled", "settled", "CPU", "peak"
+    table, figures = Table(*columns, "warnings", "sinks' CPU", title="convergence of a controller"), {}
     for topology in given.topologies:
-        convergence = converge(topology, given.limit_s, given.log)
-        seconds = (
-            f"{value:.1f} s"
-            for value in (convergence.ready_s, convergence.reconciled_s, convergence.settled_s, convergence.cpu_s)
-        )
-        counts = (str(value) for value in (convergence.switches, convergence.updates, convergence.pipelines))
-        table.add_row(topology, *counts, *seconds, f"{convergence.peak_mib:.0f} MiB", str(convergence.problems))
-        figures[f"controller_{convergence.switches}_s"] = round(convergence.reconciled_s, 2)
-        figures[f"controller_{convergence.switches}_cpu_s"] = round(convergence.cpu_s, 2)
-        figures[f"controller_{convergence.switches}_peak_mib"] = round(convergence.peak_mib)
-    Console().print(table)
+        first, second = converge(topology, given.limit_s, given.log)
+        for which, convergence in (("first", first), ("again", second)):
+            times = convergence.ready_s, convergence.reconciled_s, convergence.settled_s, convergence.cpu_s
+            counts = (str(value) for value in (convergence.switches, convergence.updates, convergence.pipelines))
+            more = f"{convergence.peak_mib:.0f} MiB", str(convergence.problems), f"{convergence.sinks_cpu_s:.1f} s"
+            table.add_row(topology, which, *counts, *(f"{value:.1f} s" for value in times), *more)
+        figures[f"controller_{first.switches}_s"] = round(first.reconciled_s, 2)
+        figures[f"controller_{first.switches}_cpu_s"] = round(first.cpu_s, 2)
+        figures[f"controller_{first.switches}_peak_mib"] = round(first.peak_mib)
+        figures[f"controller_{first.switches}_restart_s"] = round(second.reconciled_s, 2)
+        figures[f"controller_{first.switches}_restart_updates"] = second.updates
+    if len(given.topologies) == 1:
+        figures["controller_converge_s"] = round(first.reconciled_s, 2)
+    Console(width=160).print(table)
     print(json.dumps(figures))
 
 

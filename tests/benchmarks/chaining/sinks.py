@@ -181,16 +181,17 @@ class SinkService(p4r_grpc.P4RuntimeServicer):
         """Answer bids until the controller hangs up."""
         stream = _Stream(asyncio.Queue())
         reader = asyncio.create_task(self._follow(requests, stream))
+        answer = asyncio.create_task(stream.answers.get())
         try:
             while not reader.done() or not stream.answers.empty():
-                answer = asyncio.create_task(stream.answers.get())
                 await asyncio.wait((reader, answer), return_when=asyncio.FIRST_COMPLETED)
                 if not answer.done():
-                    answer.cancel()
                     break
                 yield answer.result()
+                answer = asyncio.create_task(stream.answers.get())
         finally:
             reader.cancel()
+            answer.cancel()
             for switch in self.switches.values():
                 if stream in switch.streams:
                     switch.streams.remove(stream)

@@ -14,7 +14,7 @@ from dataplane.program.loader import load_program
 from dataplane.program.objects import ActionCall
 from dataplane.switch.tables import ForwardingState, TableEntry
 from tests.benchmarks.traffic.memory import CompiledMemory
-from tests.p4runtime_client import Client, Names, exact, insert, pipeline_config
+from tests.p4runtime_client import Client, Names, exact, insert, lpm, pipeline_config, ternary
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "sweep.json"
 P4INFO = PROGRAM.with_suffix(".p4info.txtpb")
@@ -26,6 +26,7 @@ MASKS = 16
 """Different masks of the ternary table: every eighth bit of either field."""
 _FRAMES = 1 << 14
 _SPREAD = 2_654_435_761
+_TABLES = {EXACT: "Inbound.exact_table", TERNARY: "Inbound.ternary_table", PREFIX: "Inbound.prefix_table"}
 _FORWARD = ActionCall("Inbound.forward", (2,))
 
 
@@ -55,13 +56,28 @@ def commit(client: Client) -> None:
     client.commit(PROGRAM, P4INFO)
 
 
-def batches(count: int, batch: int) -> Iterator[list[p4r.Update]]:
-    """Yield batches of updates that insert `count` entries into the exact table."""
+def batches(count: int, batch: int, lookup: int = EXACT) -> Iterator[list[p4r.Update]]:
+    """Yield batches of updates that insert `count` different entries into the table of a kind of lookup."""
     names = Names(pipeline_config(PROGRAM, P4INFO).p4info)
     action = p4r.TableAction(action=names.action("Inbound.forward", 2))
     for first in range(0, count, batch):
-        keys = range(first, min(count, first + batch))
-        yield [insert(names.table_entry("Inbound.exact_table", [exact(1, _key(key))], action)) for key in keys]
+        numbers = range(first, min(count, first + batch))
+        yield [insert(names.table_entry(_TABLES[lookup], *_entry(number, lookup, action))) for number in numbers]
+
+
+def table_id(lookup: int) -> int:
+    """Return the id of the table of a kind of lookup."""
+    return Names(pipeline_config(PROGRAM, P4INFO).p4info).table_entry(_TABLES[lookup], [], None).table_entry.table_id
+
+
+def _entry(number: int, lookup: int, action: p4r.TableAction) -> tuple[list[p4r.FieldMatch], p4r.TableAction, int]:
+    """Return match, action and priority of an entry."""
+    if lookup == EXACT:
+        return [exact(1, _key(number))], action, 0
+    if lookup == PREFIX:
+        return [lpm(1, number << 8 & 0xFFFF_FFFF, 24)], action, 0
+    mask = _mask(number)
+    return [ternary(1, _key(number) & mask, mask), ternary(2, number, 0xFFFF_FFFF)], action, 1 + number % 1_000
 
 
 def _filled(state: ForwardingState, lookup: int, size: int) -> tuple[ForwardingState, list[bytes]]:

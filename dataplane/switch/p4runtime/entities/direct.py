@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from finsy.proto import p4r
 
@@ -87,7 +87,7 @@ def read_meter(context: Context, message: p4r.DirectMeterEntry) -> Iterator[p4r.
     return encode()
 
 
-def _select(context: Context, wanted: p4r.TableEntry, infos: list[TableInfo]) -> list[tuple[TableInfo, TableEntry]]:
+def _select(context: Context, wanted: p4r.TableEntry, infos: list[TableInfo]) -> Iterable[tuple[TableInfo, TableEntry]]:
     """Return the entries that a read names; raise NOT_FOUND if it names a match that no entry has.
 
     The other fields of the entry's message, action and metadata, are ignored here (section 9.3.1).
@@ -100,10 +100,13 @@ def _select(context: Context, wanted: p4r.TableEntry, infos: list[TableInfo]) ->
     )
     names = {info.spec.name for info in infos}
     selected = [item for item in tables.select(context, key) if item[0].spec.name in names]
-    matches = [(info, entry) for info, _, entries in selected for entry in entries]
-    if wanted.match and not matches:
+    matches = ((info, entry) for info, _, entries in selected for entry in entries)
+    if not wanted.match:
+        return matches
+    named = [*matches]
+    if not named:
         raise P4RuntimeError(Code.NOT_FOUND, f"{selected[0][0].spec.name}: no such entry")
-    return matches
+    return named
 
 
 def _present(context: Context, info: TableInfo, wanted: p4r.TableEntry) -> tuple[Table, TableEntry]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from finsy.proto import p4r
@@ -16,7 +16,7 @@ from dataplane.switch.tables import MeterCell, MeterConfig, Table, TableEntry, T
 from dataplane.switch.tables.match import Match
 from dataplane.switch.tables.meters import check_config
 
-Selection = tuple[TableInfo, Table, list[TableEntry]]
+Selection = tuple[TableInfo, Table, Iterable[TableEntry]]
 
 
 def write(context: Context, kind: UpdateKind, message: p4r.TableEntry) -> None:
@@ -251,22 +251,25 @@ def select(context: Context, message: p4r.TableEntry) -> list[Selection]:
     return [(info, tables[info.spec.name], _filter(context, info, message)) for info in infos]
 
 
-def _filter(context: Context, info: TableInfo, message: p4r.TableEntry) -> list[TableEntry]:
+def _filter(context: Context, info: TableInfo, message: p4r.TableEntry) -> Iterable[TableEntry]:
+    """Return the present entries of a table that a read selects; large tables are not copied for it."""
     table = context.state.tables[info.spec.name]
     if message.is_default_action:
-        entries = [table.default_entry]
+        entries: Iterable[TableEntry] = [table.default_entry]
     elif message.match:
         match = codec.decode_match(info.key, message.match)
         entries = [entry for entry in _candidates(table, match, message.priority) if entry.match == match]
     else:
-        entries = [entry for entry in table if message.priority in {0, entry.priority}]
+        entries = iter(table)
+        if message.priority:
+            entries = filter(lambda entry: entry.priority == message.priority, entries)
     if message.HasField("action"):
         wanted = codec.action_name(context.catalog, message.action, info.spec.name)
-        entries = [entry for entry in entries if entry.call is not None and entry.call.action == wanted]
+        entries = filter(lambda entry: entry.call is not None and entry.call.action == wanted, entries)
     if message.metadata:
-        entries = [entry for entry in entries if entry.metadata == message.metadata]
+        entries = filter(lambda entry: entry.metadata == message.metadata, entries)
     if message.controller_metadata:
-        entries = [entry for entry in entries if entry.cookie == message.controller_metadata]
+        entries = filter(lambda entry: entry.cookie == message.controller_metadata, entries)
     return entries
 
 

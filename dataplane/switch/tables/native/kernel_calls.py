@@ -10,7 +10,7 @@ from typing import Any, cast
 from dataplane.errors import EntryError, EntryFault
 from dataplane.native import Kernel, kernel_library
 from dataplane.native.scalars import CTYPES, Scalar
-from dataplane.switch.tables.native import exact, mask, memory, meters, publish, selection, trie
+from dataplane.switch.tables.native import bulk, exact, mask, memory, meters, publish, selection, trie
 from dataplane.switch.tables.native.records import DONE
 
 WRITERS: tuple[Kernel[..., Any], ...] = (
@@ -33,6 +33,9 @@ WRITERS: tuple[Kernel[..., Any], ...] = (
     mask.put_mask,
     mask.remove_mask,
     mask.drop_mask,
+    bulk.put_exact_rows,
+    bulk.put_trie_rows,
+    bulk.put_mask_rows,
     meters.write_meter,
     publish.put_default,
     publish.put_replicas,

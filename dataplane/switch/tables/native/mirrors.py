@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 from abc import abstractmethod
+from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dataplane.errors import EntryError
@@ -12,7 +15,7 @@ from dataplane.switch.abi import TableHead
 from dataplane.switch.tables.arrays import word_count
 from dataplane.switch.tables.entry import TableEntry
 from dataplane.switch.tables.match import Match, needs_priority
-from dataplane.switch.tables.native import exact, mask, memory, publish, trie
+from dataplane.switch.tables.native import bulk, exact, mask, memory, publish, trie
 from dataplane.switch.tables.native.exact import ExactTable
 from dataplane.switch.tables.native.heap import Heap
 from dataplane.switch.tables.native.kernel_calls import check, check_made, function
@@ -28,6 +31,7 @@ from dataplane.switch.tables.native.requests import (
 )
 from dataplane.switch.tables.native.trie import LENGTHS, STRIDE, TrieTable
 from dataplane.switch.tables.priorities import PriorityCount
+from dataplane.switch.tables.rows import KEY, PRIORITY, Rows
 from dataplane.switch.tables.table import Table
 
 Head = tuple[int, int, int, int]
@@ -101,6 +105,10 @@ class TableMirror:
         """Publish an entry."""
 
     @abstractmethod
+    def put_rows(self, rows: Rows) -> int:
+        """Follow the table; return how many rows there was memory for."""
+
+    @abstractmethod
     def _remove(self, entry: TableEntry) -> None:
         """Unlink an entry."""
 
@@ -124,6 +132,11 @@ class ExactMirror(TableMirror):
     def _put(self, entry: TableEntry, present: TableEntry | None, head: Head, arguments: tuple[int, ...]) -> None:  # noqa: ARG002
         request = self._request.write(*head, len(arguments), *self._words(entry.match), *arguments)
         check(self._put_exact(self._heap.address, self._address, request), self._name)
+
+    def put_rows(self, rows: Rows) -> int:
+        """Follow the table; return how many rows there was memory for."""
+        put = function(bulk.put_exact_rows)
+        return put(self._heap.address, self._address, _address(rows), rows.layout.words, len(rows))
 
     def _remove(self, entry: TableEntry) -> None:
         request = self._request.write(0, 0, 0, 0, 0, *self._words(entry.match))
@@ -150,6 +163,11 @@ class TrieMirror(TableMirror):
         assert isinstance(prefix, tuple)
         request = self._request.write(*head, len(arguments), *prefix, *arguments)
         check(function(trie.put_trie)(self._heap.address, self._address, request), self._name)
+
+    def put_rows(self, rows: Rows) -> int:
+        """Follow the table; return how many rows there was memory for."""
+        put = function(bulk.put_trie_rows)
+        return put(self._heap.address, self._address, _address(rows), rows.layout.words, len(rows))
 
     def _remove(self, entry: TableEntry) -> None:
         (prefix,) = entry.match
@@ -185,6 +203,7 @@ class MaskSpaces:
         self.address = self.table.address
         self._request = Request(where)
         self._spaces: dict[tuple[int, ...], _Space] = {}
+        self._by_seconds: dict[tuple[int, ...], _Space] = {}  # the same, by the second words of rows
         self._rows: list[tuple[int, int]] = []
         self._serial = 0
         check_made(function(mask.make_rows)(heap.address, self.address), where)
@@ -198,6 +217,31 @@ class MaskSpaces:
         if is_new:
             space.priorities.add(priority)
 
+    def put_rows(self, rows: Rows, rank: int, fields: int) -> int:
+        """Publish new entries, whose priority is word `rank` of a row; return how many there was memory for."""
+        priorities = rows.column(rank)
+        spaces = self._row_spaces(rows, priorities)
+        addresses = array("Q", [space.address for space in spaces])
+        request = self._request.write(*bytes(mask.MASK_HEAD_WORDS + rows.layout.words))
+        put, where = function(bulk.put_mask_rows), (addresses.buffer_info()[0], _address(rows))
+        count = put(self._heap.address, self.address, *where, rows.layout.words, fields, rank, len(rows), request)
+        for space, priority in zip(spaces[:count], priorities, strict=False):
+            space.priorities.add(priority)
+        return count
+
+    def _row_spaces(self, rows: Rows, priorities: Sequence[int]) -> list[_Space]:
+        """Return the space of each row, positioned so that each entry is found in time."""
+        seconds = [*rows.layout.seconds(rows.data)]
+        missing = {masks: number for number, masks in enumerate(seconds) if masks not in self._by_seconds}
+        matches = [*rows.layout.matches(rows.data)] if missing else []
+        for masks, number in missing.items():
+            self._by_seconds[masks] = self._space(self._splitter.split(matches[number]), priorities[number])
+        spaces = [*map(self._by_seconds.__getitem__, seconds)]
+        for space, priority in zip(spaces, priorities, strict=True):
+            if priority > space.best:
+                self._move(space, priority)
+        return spaces
+
     def remove(self, match: Match, priority: int) -> None:
         """Unlink an entry."""
         parts = self._splitter.split(match)
@@ -210,6 +254,7 @@ class MaskSpaces:
             row = self._row(space)
             check(function(mask.remove_row)(self._heap.address, self.address, row), self._where)
             del self._rows[row], self._spaces[masks]
+            self._by_seconds.clear()
         elif space.priorities.best < space.best:
             self._move(space, space.priorities.best)
 
@@ -267,6 +312,11 @@ class MaskMirror(TableMirror):
     def _put(self, entry: TableEntry, present: TableEntry | None, head: Head, arguments: tuple[int, ...]) -> None:
         self._spaces.put(entry.match, self._priority(entry), head, arguments, is_new=present is None)
 
+    def put_rows(self, rows: Rows) -> int:
+        """Follow the table; return how many rows there was memory for."""
+        rank = PRIORITY if self._prefix is None else KEY + 2 * self._prefix + 1
+        return self._spaces.put_rows(rows, rank, len(self._table.spec.keys))
+
     def _remove(self, entry: TableEntry) -> None:
         self._spaces.remove(entry.match, self._priority(entry))
 
@@ -280,6 +330,10 @@ class MaskMirror(TableMirror):
 
     def _free(self) -> None:
         self._spaces.drop(later=False)
+
+
+def _address(rows: Rows) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(rows.data))
 
 
 def mirror_kind(keys: tuple[KeyField, ...]) -> type[ExactMirror | TrieMirror | MaskMirror]:

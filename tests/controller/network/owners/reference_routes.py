@@ -72,6 +72,10 @@ def plan(
         for name in order(topology, hops, spreads, destination):
             ways = () if name == destination else onward(topology, hops, spreads, name, destination)
             ahead = [depth[peer] for peer in ways if peer in depth]
+            if key not in wanted[name] and name == destination and known.held.get(name):
+                depth[name] = 0  # the route to its own network, which it reaches by those to its hosts
+            elif key not in wanted[name] and name == destination and name in known.live:
+                depth[name] = 1
             if key not in wanted[name] or len(ahead) < len(ways):
                 continue
             if key not in each[name]:

@@ -29,7 +29,7 @@ TOPOLOGIES = (leaf_spine(2, 3, 2), fat_tree(4), *(random_fabric(8, 3, seed) for 
 def states(draw: st.DrawFn) -> tuple[Topology, RoutesOwner, ObservedState]:
     """Return an owner, and switches that hold its routes, others, some that turn in circles, or nothing."""
     topology = draw(st.sampled_from(TOPOLOGIES))
-    owner = RoutesOwner(topology)
+    owner = RoutesOwner(topology, draw(st.sampled_from([1, 1_000])))
     owner.want(())
     chance: random.Random = draw(st.randoms(use_true_random=False))
     others = draw(st.sampled_from([0.0, 0.05, 0.5]))

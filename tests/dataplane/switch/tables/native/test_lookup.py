@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -10,14 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from dataplane.native import Kernel
-from dataplane.program.objects import KeyField, MatchKind
+from dataplane.program.objects import KeyField, MatchKind, TableSpec
 from dataplane.switch.tables import TableEntry
 from dataplane.switch.tables.match import FieldMatch, Match, all_ones, needs_priority, prefix_mask
 from dataplane.switch.tables.native import lookup_kernel
 from dataplane.switch.tables.native.exact import lookup_exact
 from dataplane.switch.tables.native.mask import lookup_mask
 from dataplane.switch.tables.native.trie import lookup_trie
-from tests.dataplane.switch.tables.native.harness import NativeBench, one_table, send
+from dataplane.switch.tables.rows import MAX_WIDTH, RowLayout, Rows, row_words, words_a_field
+from tests.dataplane.switch.tables.native.harness import ACTIONS, NativeBench, one_table, send
 from tests.reference.match_index import LinearIndex
 
 Keys = tuple[KeyField, ...]
@@ -101,6 +104,20 @@ def borders_of(key: KeyField, part: FieldMatch) -> tuple[int, int]:
             return value, value | ones ^ mask
 
 
+def rows_of(spec: TableSpec, names: Iterable[tuple[Match, int]], numbers: Iterable[int]) -> Rows:
+    """Return rows of entries whose action is `send`, its wide argument in two words."""
+    words: list[int] = []
+    for (match, priority), number in zip(names, numbers, strict=True):
+        words += (1, priority, 1, 0, 0, 0, 3)
+        for key, part in zip(spec.keys, match, strict=True):
+            ones = all_ones(key.width)
+            pair = part if isinstance(part, tuple) else (0, 0) if part is None else (part, ones)
+            words += pair[: words_a_field(spec.keys)]
+        words += (number, number, number)
+    layout = RowLayout(spec, list(ACTIONS), row_words(spec.keys, 3))
+    return Rows(layout, memoryview(bytearray(struct.pack(f"={len(words)}Q", *words))))
+
+
 class Tables(RuleBasedStateMachine):
     """One table with its native side, and the reference; entries are told apart by their port."""
 
@@ -124,6 +141,23 @@ class Tables(RuleBasedStateMachine):
         self.reference.put(entry)
 
     @rule(data=st.data())
+    def put_rows(self, data: st.DataObject) -> None:
+        if any(key.kind is MatchKind.RANGE or key.width > MAX_WIDTH for key in self.keys):
+            return
+        matches = st.tuples(*map(field_match, self.keys))
+        priorities = st.integers(1, 4) if needs_priority(self.keys) else st.just(0)
+        names = data.draw(st.lists(st.tuples(matches, priorities), max_size=6), "names")
+        numbers = range(self.number + 1, self.number + 1 + len(names))
+        self.number += len(names)
+        count = self.bench.table.insert_rows(rows_of(self.bench.table.spec, names, numbers))
+        assert count == (len(names) if self._are_new(names) else 0)
+        for (match, priority), number in [*zip(names, numbers, strict=True)][:count]:
+            self.reference.put(TableEntry(match, priority, call=send(number)))
+
+    def _are_new(self, names: Sequence[tuple[Match, int]]) -> bool:
+        return len(set(names)) == len(names) and all(self.reference.get(*name) is None for name in names)
+
+    @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
         present = list(self.reference)
         if present:
@@ -136,6 +170,9 @@ class Tables(RuleBasedStateMachine):
         key = data.draw(st.tuples(*map(value_of, self.keys)), "key")
         entry = self.reference.lookup(key)
         assert self.bench.hit(*key) == (None if entry is None else entry.call)
+        own = self.bench.table.lookup(key)
+        assert own is self.bench.table.lookup(key)
+        assert (own and (own.match, own.priority)) == (entry and (entry.match, entry.priority))
 
     @rule()
     def change_the_default(self) -> None:

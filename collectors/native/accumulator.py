@@ -40,12 +40,12 @@ from collectors.native.topology import NativeTopology, address_words
 from collectors.settings import StateSettings
 from collectors.state.accumulator import SeenFlows
 from collectors.state.signals import MOST_GROWN, RoundClock
-from collectors.statistics.columns import UNKNOWN
+from collectors.statistics.columns import UNKNOWN, Integers
 from collectors.statistics.rate import RateWindow
 from collectors.statistics.sketch import BUCKETS, Sketch, bucket_of
 from collectors.statistics.window import RANK, WindowColumns, WindowFigures
 from collectors.values import DelaySource, FlowKey, NetworkSignals
-from dataplane.native import u32, u64
+from dataplane.native import u8, u32, u64
 from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
@@ -78,7 +78,6 @@ class NativeStore:
         self._tables.clocks.switches = self._cells(SwitchClockCell, len(self._topology.switches)).pointer
         self._grown, self._rounds = self._cells(GrownCell, MOST_GROWN), RoundClock()
         self._tables.signals.grown, self._tables.signals.most_grown = self._grown.pointer, MOST_GROWN
-        self._figures: NDArray[np.void] | None = None
         self._figures_of = 0
 
     @property
@@ -119,6 +118,10 @@ class NativeStore:
         self._windows, self._buckets = self._cells(WindowCell, count), self._cells(u32, count * ROW)
         self._tables.windows.cells, self._tables.windows.buckets = self._windows.pointer, self._buckets.pointer
         self._tables.windows.noted = self._cells(u64, NOTED_ROOM).pointer
+        self._tables.windows.touched = self._cells(u8, count).pointer
+        self._figures: NDArray[np.void] = np.zeros(count, np.dtype(FiguresCell))
+        self._changed_rows: NDArray[np.uint32] = np.zeros(count, np.uint32)
+        self._is_changed = np.zeros(count, np.bool_)
 
     def _put_flows(self, most: int) -> None:
         places = 1 << (2 * most - 1).bit_length()
@@ -264,18 +267,26 @@ class NativeStore:
         cell = self._all_figures()[row]
         return figures_of(cell) if cell["known"] else None
 
-    def link_columns(self) -> WindowColumns:
-        """Return the figures of all directed links in the topology's order."""
-        return columns_of(self._all_figures()[: self._tables.topology.link_count])
+    def changed_links(self) -> Integers:
+        """Return the places of the links whose figures have changed since the last call."""
+        self._all_figures()
+        changed = self._is_changed[: self._tables.topology.link_count]
+        places: Integers = np.flatnonzero(changed).astype(np.int64)
+        changed[:] = False
+        return places
+
+    def link_columns(self, places: Integers) -> WindowColumns:
+        """Return the figures of some directed links, by their places in the topology's order."""
+        return columns_of(self._all_figures()[places])
 
     def _all_figures(self) -> NDArray[np.void]:
-        """Return the current figures of links and routes; returned arrays never change."""
+        """Return the current figures of links and routes, in memory that later calls change."""
         begun = self._tables.batch.begun
-        if self._figures is None or self._figures_of != begun:
+        if self._figures_of != begun:
             self._figures_of = begun
             count = self._tables.topology.link_count + self._tables.routes.count
-            self._figures = np.zeros(count, np.dtype(FiguresCell))
-            self._calls.read_figures(self._tables, 0, count, self._figures)
+            changed = self._calls.read_figures(self._tables, count, self._figures, self._changed_rows)
+            self._is_changed[self._changed_rows[:changed]] = True
         return self._figures
 
     def flows(self, now_ns: int) -> SeenFlows:
@@ -288,7 +299,8 @@ class NativeStore:
             self._route_nodes.rows(np.uint32).reshape(-1, MOST_SWITCHES)[:routes],
             self._route_cells.rows(self._route_type)["length"][:routes],
         )
-        figures = self._all_figures()[self._tables.topology.link_count :]
+        first = self._tables.topology.link_count
+        figures = self._all_figures()[first : first + routes].copy()
         paths = NativePaths(table, self._topology.hosts, self._topology.host_links, figures)
         return NativeFlows(cells[listed], paths, self._rate, self._settings.sample_every, now_ns)
 

@@ -34,7 +34,7 @@ class KernelCalls:
     take_packet: Callable[..., None]
     take_stamp: Callable[..., None]
     choose_record: Callable[..., int]
-    read_figures: Callable[..., None]
+    read_figures: Callable[..., int]
     observe: Callable[..., int]
     find_payloads: Callable[..., int]
     find_hop_index: Callable[..., int]

@@ -182,6 +182,10 @@ class Store(Protocol):
 class ColumnStore(Store, Protocol):
     """A store that has the figures of all links side by side."""
 
-    def link_columns(self) -> WindowColumns:
-        """Return the figures of all directed links in the topology's order."""
+    def changed_links(self) -> Integers:
+        """Return the places, in the topology's order, of the links whose figures have changed since the last call."""
+        ...
+
+    def link_columns(self, places: Integers) -> WindowColumns:
+        """Return the figures of some directed links, by place."""
         ...

@@ -230,9 +230,9 @@ class NetworkStateBuilder(StateBuilder):
         )
 
     def _links(self, now_ns: int) -> Mapping[LinkKey, LinkState]:
-        seen = self._link_store.link_columns()
+        self._columns.update(self._link_store, now_ns)
         reported = self._losses.reported_links
-        samples = self._columns.packets(seen, now_ns) if reported else []
+        samples = self._columns.samples.tolist() if reported else []
         number = self._columns.number
         losses = {key: loss for key in reported if (loss := self._losses.loss(key, now_ns, samples[number[key]]))}
-        return self._columns.states(seen, now_ns, losses, self._clocks.corrections.columns.uncertainty_ns)
+        return self._columns.states(now_ns, losses, self._clocks.corrections.columns.uncertainty_ns)

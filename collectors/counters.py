@@ -131,6 +131,9 @@ class Count(StrEnum):
     SFLOW_QUEUE_FULL = "sflow queue full"
     """sFlow datagrams lost because the socket was full."""
 
+    FEED_BYTES = "feed bytes"
+    """Bytes of snapshots and changes that the feed sent to subscribers."""
+
     FEED_BATCHES_DROPPED = "feed batches dropped"
     """Batches of records that a slow subscriber of the feed did not get."""
 

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from google.protobuf.message import Message
 
@@ -34,6 +34,9 @@ from collectors.values import (
 from dataplane.rpc.client import Peer, ServiceClient
 from dataplane.topology.values import LinkKey
 
+if TYPE_CHECKING:
+    from collectors.feed.changes import StateReader
+
 __all__ = ["FeedClient", "FeedClientSettings"]
 
 T = TypeVar("T")
@@ -59,13 +62,30 @@ class FeedClient(ServiceClient):
     ) -> None:
         client_settings = settings or FeedClientSettings()
         super().__init__(_PEER, client_settings, rng=rng, sleep=sleep, on_wait=on_wait, on_answer=on_answer)
+        self._states: StateReader | None = None
 
     def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
-        """Yield a snapshot every interval, endlessly; raise FeedError when the two sides speak different versions."""
-        from collectors.feed.snapshots import snapshot_of  # noqa: PLC0415 - loads numpy
+        """Yield a snapshot every interval, endlessly; raise FeedError when the two sides speak different versions.
 
-        request = feed_pb2.WatchSnapshotsRequest(interval_ns=interval_ns)
-        return self._watch("WatchSnapshots", request, feed_pb2.Snapshot, snapshot_of)
+        Only changes travel after the first one.
+        """
+        from collectors.feed.changes import StateReader  # noqa: PLC0415 - loads numpy
+
+        self._states = reader = StateReader()
+        request = feed_pb2.WatchSnapshotsRequest(interval_ns=interval_ns, changes=True)
+        return self._watch("WatchSnapshots", request, feed_pb2.Snapshot, reader.read)
+
+    async def snapshot(self) -> Snapshot:
+        """Return the state now; raise FeedError when the collector cannot be reached.
+
+        While `snapshots` are read, only what has changed since the last of them travels.
+        """
+        from collectors.feed.changes import StateReader  # noqa: PLC0415 - loads numpy
+
+        reader = self._states or StateReader()
+        answer = await self._ask("GetSnapshot", reader.request, feed_pb2.Snapshot)
+        with self._decoding():
+            return reader.read(answer)
 
     async def records(self, reports_per_s: int | None = None) -> AsyncGenerator[tuple[HopRecord, ...], None]:
         """Yield batches of hop records, endlessly; raise FeedError when the two sides speak different versions.

@@ -18,6 +18,7 @@ from collectors.counters import Count
 from collectors.errors import CollectorError
 from collectors.events.service import EventService
 from collectors.feed import events_pb2, feed_pb2, links_pb2
+from collectors.feed.changes import NumberedState, NumberedStates
 from collectors.feed.events import event_message, events_message, rules_of, state_message
 from collectors.feed.records import drops_message, record_columns_message
 from collectors.feed.signals import SignalBoard, signals_message, tells
@@ -45,6 +46,7 @@ MAX_INTERVAL_NS: Final = 3_600_000_000_000
 
 _NEEDS: Final = {
     "WatchSnapshots": Permission.READ,
+    "GetSnapshot": Permission.READ,
     "WatchRecords": Permission.READ,
     "WatchDrops": Permission.READ,
     "WatchSignals": Permission.READ,
@@ -105,7 +107,8 @@ class FeedServer:
         self._events = events or EventService(collector)
         self._signals = SignalBoard(collector.take_signals)
         self._settings = settings or FeedSettings()
-        self._snapshots = SharedSnapshots(self._new_snapshot)
+        self._states = NumberedStates(lambda snapshot: snapshot_bytes(snapshot))
+        self._snapshots = SharedSnapshots(self._new_state)
         self._guard = threading.Lock()
         self._server = RpcServer(
             self._settings.address,
@@ -120,6 +123,7 @@ class FeedServer:
     def _methods(self) -> dict[str, Callable[..., Any]]:
         return {
             "WatchSnapshots": self._watch_snapshots,
+            "GetSnapshot": self._get_snapshot,
             "WatchRecords": self._watch_records,
             "WatchDrops": self._watch_drops,
             "WatchSignals": self._watch_signals,
@@ -144,15 +148,28 @@ class FeedServer:
     async def _watch_snapshots(self, request: feed_pb2.WatchSnapshotsRequest) -> AsyncIterator[bytes]:
         interval_ns = _interval("interval", request.interval_ns)
         loop, interval_s = asyncio.get_running_loop(), max(interval_ns, self._settings.shortest_interval_ns) / NS_PER_S
-        due_s = loop.time()
+        due_s, epoch, sent = loop.time(), 0, 0
         while True:
-            yield await self._snapshots.since(due_s)
+            state = await self._snapshots.since(due_s)
+            yield await self._sent(state, epoch, sent)
+            if request.changes:
+                epoch, sent = state.epoch, state.number
             due_s = next_due(loop.time(), interval_s)
             await asyncio.sleep(due_s - loop.time())
 
-    def _new_snapshot(self) -> bytes:
+    async def _get_snapshot(self, request: feed_pb2.GetSnapshotRequest) -> bytes:
+        state = await self._snapshots.since(asyncio.get_running_loop().time())
+        return await self._sent(state, request.epoch, request.since)
+
+    async def _sent(self, state: NumberedState, epoch: int, since: int) -> bytes:
+        """Return a state's message, which is made beside the event loop, and count its bytes."""
+        message = await asyncio.to_thread(state.message, epoch, since)
+        self._collector.counters[Count.FEED_BYTES] += len(message)
+        return message
+
+    def _new_state(self) -> NumberedState:
         self._collector.begin_round()
-        return snapshot_bytes(self._collector.snapshot())
+        return self._states.take(self._collector.snapshot())
 
     async def _watch_records(self, request: feed_pb2.WatchRecordsRequest) -> AsyncIterator[Message]:
         wanted = request.reports_per_s if request.HasField("reports_per_s") else None

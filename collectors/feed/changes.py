@@ -140,8 +140,9 @@ def _same_flows(before: PathColumns, now: PathColumns) -> bool:
     """Return whether two states have the same flows on the same routes in the same order."""
     if len(before) != len(now) or (before.routes is not now.routes and before.routes != now.routes):
         return False
-    same = all(np.array_equal(getattr(before, name), getattr(now, name)) for name in _IDENTITY)
-    return same and list(before.addresses) == list(now.addresses)
+    pairs = [(getattr(before, name), getattr(now, name)) for name in _IDENTITY]
+    same = all(one is other or np.array_equal(one, other) for one, other in pairs)
+    return same and (before.addresses is now.addresses or list(before.addresses) == list(now.addresses))
 
 
 class StateReader:

@@ -28,7 +28,7 @@ from collectors.feed.packed import (
 from collectors.feed.statuses import statuses_of, write_statuses
 from collectors.state.link_states import LOAD_SOURCES, LOSS_SOURCES, LinkStates, link_states_of
 from collectors.state.path_states import PathColumns, PathStates, columns_of
-from collectors.statistics.columns import UNKNOWN, Integers
+from collectors.statistics.columns import UNKNOWN, Integers, patched
 from collectors.statistics.window import SOURCES
 from collectors.values import (
     ChildKey,
@@ -151,11 +151,11 @@ def _changed_links(last: LinkStates, grown_ns: int, message: messages.Snapshot) 
     """Return links after changes; of those that have not changed only the age has grown."""
     rows = message.changed_links.rows
     places = unpack_places("Snapshot.changed_links", message.changed_links.places, rows, last.places)
-    columns = {name: column.copy() for name, column in last.columns.items()}
-    age_ns = columns["age_ns"]
-    age_ns[age_ns != UNKNOWN] += grown_ns
+    columns, age_ns = dict(last.columns), last.integers("age_ns")
+    columns["age_ns"] = np.where(age_ns == UNKNOWN, UNKNOWN, age_ns + grown_ns)
     for name, column in _LINKS.items():
-        columns[name][places] = column.unpack(f"Links.{name}", getattr(message.links, name), rows)
+        figures = column.unpack(f"Links.{name}", getattr(message.links, name), rows)
+        columns[name] = patched(columns[name], places, figures)
     return LinkStates(last.places, columns)
 
 

@@ -15,7 +15,7 @@ from collectors.clocks.values import Corrections, FlightColumns, StampDifference
 from collectors.counters import Count, Counters
 from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
-from collectors.native.figures import NativeFlows, NativePaths, columns_of, figures_of, signals_of
+from collectors.native.figures import FlowMemory, NativeFlows, NativePaths, columns_of, figures_of, signals_of
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.kernels.state.windows import NOTED_ROOM, ROW
 from collectors.native.memory import CellMemory
@@ -79,6 +79,7 @@ class NativeStore:
         self._grown, self._rounds = self._cells(GrownCell, MOST_GROWN), RoundClock()
         self._tables.signals.grown, self._tables.signals.most_grown = self._grown.pointer, MOST_GROWN
         self._figures_of = 0
+        self._flow_memory = FlowMemory()
 
     @property
     def native(self) -> TelemetryTables:
@@ -302,7 +303,7 @@ class NativeStore:
         first = self._tables.topology.link_count
         figures = self._all_figures()[first : first + routes].copy()
         paths = NativePaths(table, self._topology.hosts, self._topology.host_links, figures)
-        return NativeFlows(cells[listed], paths, self._rate, self._settings.sample_every, now_ns)
+        return NativeFlows(cells[listed], paths, self._rate, self._settings.sample_every, now_ns, self._flow_memory)
 
 
 def key_words(flow: FlowKey) -> NDArray[np.uint64]:

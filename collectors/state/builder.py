@@ -174,7 +174,7 @@ class StateBuilder(ABC):
         for complete_paths in self._complete_paths:
             paths = complete_paths(paths, link_states_of(links), now_ns)
         jobs = self._jobs.states(now_ns)
-        return Snapshot(now_ns, links, paths, dict(reporters or {}), self._clocks.states(), jobs)
+        return Snapshot(now_ns, links, paths, reporters or {}, self._clocks.states(), jobs)
 
     def _paths(self, seen: SeenFlows, links: Mapping[LinkKey, LinkState], now_ns: int) -> Mapping[FlowKey, PathState]:
         """Return the flows' paths; columns are built from columns, on first access."""

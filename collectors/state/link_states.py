@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from collectors.state.accumulator import ColumnStore
 from collectors.state.loss import LinkLoss
-from collectors.statistics.columns import UNKNOWN, Flags, Integers, Numbers
+from collectors.statistics.columns import UNKNOWN, Flags, Integers, Numbers, patched
 from collectors.statistics.window import PASSED_ON, RANK, SOURCES, WindowColumns
 from collectors.values import LINK_FIGURES, DelaySource, LinkState, LoadSource, LossSource
 from dataplane.clock import NS_PER_S
@@ -171,6 +171,8 @@ class LinkColumns:
         self._newest_ns: Integers = np.full(len(links), UNKNOWN, np.int64)
         self._fresh: Flags = np.zeros(len(links), np.bool_)
         self._columns: dict[str, Integers | Numbers] = {}
+        self._unknown: Integers = np.full(len(links), UNKNOWN, np.int64)
+        self._unknown_share: Numbers = np.full(len(links), np.nan)
 
     @property
     def samples(self) -> Integers:
@@ -193,18 +195,18 @@ class LinkColumns:
             self._columns = figures
             return
         for name, column in figures.items():
-            self._columns[name] = self._columns[name].copy()
-            self._columns[name][places] = column
+            self._columns[name] = patched(self._columns[name], places, column)
 
     def states(self, now_ns: int, losses: Mapping[LinkKey, LinkLoss], uncertainty_ns: Integers) -> LinkStates:
         """Return the links' states; `uncertainty_ns` is of corrected stamps, UNKNOWN where none are corrected."""
         is_corrected = self._columns["source"] == RANK[DelaySource.CORRECTED_STAMPS]
+        uncertainty_ns = np.where(is_corrected, uncertainty_ns, UNKNOWN) if is_corrected.any() else self._unknown
         newest_ns = self._newest_ns
         columns = {
             **self._columns,
             "rate_bps": self._rate_bps,
             "age_ns": np.where(newest_ns == UNKNOWN, UNKNOWN, np.maximum(now_ns - newest_ns, 0)),
-            "delay_uncertainty_ns": np.where(is_corrected, uncertainty_ns, UNKNOWN),
+            "delay_uncertainty_ns": uncertainty_ns,
             **self._loss(losses),
         }
         return LinkStates(self.number, columns)
@@ -242,8 +244,9 @@ class LinkColumns:
         return bps
 
     def _loss(self, losses: Mapping[LinkKey, LinkLoss]) -> dict[str, Integers | Numbers]:
-        share, source = np.full(len(self.number), np.nan), np.full(len(self.number), UNKNOWN)
-        lost = np.full(len(self.number), UNKNOWN)
+        share, source, lost = self._unknown_share, self._unknown, self._unknown
+        if losses:
+            share, source, lost = share.copy(), source.copy(), lost.copy()
         for key, loss in losses.items():
             number = self.number[key]
             share[number], source[number], lost[number] = loss.share, LOSS_SOURCES.index(loss.source), loss.packets

@@ -150,13 +150,16 @@ class PathServerCore:
             return
         paths = located.paths()
         for path in paths:
-            if is_enough():
-                return
-            self._backups.prepare((path,))
+            if not self._backups.has(path):
+                if is_enough():
+                    return
+                self._backups.prepare((path,))
         for path in paths:
-            if is_enough():
-                return
-            self.network.prepare(((path[0], path[-1]),), self.settings.candidates, 1)
+            ends = path[0], path[-1]
+            if not self.network.is_prepared(ends):
+                if is_enough():
+                    return
+                self.network.prepare((ends,), self.settings.candidates, 1)
         self._prepared_for = located.path
 
     def decide(self, snapshot: Snapshot, now_ns: int, *, out_of_turn: bool = False) -> RoundResult | None:

@@ -73,7 +73,7 @@ MAX_PENDING_BATCHES = 64
 """Batches of records waiting for the database; more are dropped and counted."""
 _LOOKS: Final = 4
 """Number of silence checks within the time after which a feed counts as silent."""
-_PREPARING: Final = 4
+_PREPARING: Final = 10
 """This part, one over, of a round may be spent on preparing later ones."""
 MAX_PENDING_DECISIONS = 1024
 """Decisions waiting for one subscriber; more are dropped and counted."""

@@ -109,7 +109,8 @@ class FeedClient(ServiceClient):
     def signals(self, queue_frames: float, shortest_gap_ns: int) -> AsyncGenerator[NetworkSignals, None]:
         """Yield signs that the network has changed, endlessly; one without any marks the start of a subscription.
 
-        A queue of `queue_frames` between two switches is a sign; messages are at least `shortest_gap_ns` apart.
+        A queue of `queue_frames` between two switches is a sign; messages are at least `shortest_gap_ns` apart, but
+        a queue twice as long as the last one is told of at once.
         """
         request = feed_pb2.WatchSignalsRequest(queue_frames=queue_frames, shortest_gap_ns=shortest_gap_ns)
         return self._watch("WatchSignals", request, feed_pb2.Signals, signals_of)

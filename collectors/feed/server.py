@@ -21,7 +21,7 @@ from collectors.feed import events_pb2, feed_pb2, links_pb2
 from collectors.feed.changes import NumberedState, NumberedStates
 from collectors.feed.events import event_message, events_message, rules_of, state_message
 from collectors.feed.records import drops_message, record_columns_message
-from collectors.feed.signals import SignalBoard, signals_message, tells
+from collectors.feed.signals import SignalBoard, SignalWatch, signals_message, tells
 from collectors.feed.snapshots import notes_of, snapshot_message, status_message
 from collectors.feed.statuses import moves_of, statuses_of
 from collectors.record_columns import RecordColumns
@@ -42,6 +42,8 @@ from dataplane.rpc.service import Service
 LOGGER: Final = logging.getLogger("millrace.collector")
 _NOTE_LENGTH: Final = 500
 MoveSink = Callable[[Sequence[FlowMove]], None]
+_NEWS: Final = 2
+"""A queue this many times as long as the last that was told of is told of at once."""
 MAX_INTERVAL_NS: Final = 3_600_000_000_000
 
 _NEEDS: Final = {
@@ -213,9 +215,16 @@ class FeedServer:
                 signals = watch.take()
                 if tells(signals, queue_frames):
                     yield signals_message(signals)
-                    await asyncio.sleep(max(gap_ns - interval_ns, 0) / 1e9)
+                    await self._pass_gap(watch, signals.queue_frames or 0, (gap_ns - interval_ns) / NS_PER_S)
         finally:
             watch.close()
+
+    async def _pass_gap(self, watch: SignalWatch, told_frames: int, gap_s: float) -> None:
+        """Wait before the next message, but not once there is a queue much longer than the one that was told of."""
+        loop, interval_s = asyncio.get_running_loop(), self._settings.signal_interval_ns / NS_PER_S
+        until_s = loop.time() + gap_s
+        while loop.time() < until_s and not watch.has_queue(max(_NEWS * told_frames, 1)):
+            await asyncio.sleep(min(interval_s, max(until_s - loop.time(), 0)))
 
     async def _watch_events(self, request: feed_pb2.WatchEventsRequest) -> AsyncIterator[events_pb2.Events]:
         queue: asyncio.Queue[tuple[Event, ...]] = asyncio.Queue(self._settings.queue_batches)

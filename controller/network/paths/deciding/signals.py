@@ -54,7 +54,7 @@ class Signals:
             return False
         if now_ns - self._vain_ns > _REMEMBERED_NS:
             self._vain_frames, self._vain_ns = 0, now_ns
-        if self._vain_frames and (signals.queue_frames or 0) >= max(_NEWS * self._vain_frames, self._queue_frames):
+        if (signals.queue_frames or 0) >= _NEWS * max(self._vain_frames, self._queue_frames, 1.0):
             return True
         if self._found_a_queue(signals) and not self._is_too_soon(now_ns, self._gap_ns):
             return True

@@ -282,8 +282,10 @@ class PathServer:
             self._arrived.clear()
             if self._newest is not None:
                 snapshot, taken_ns, out_of_turn = self._newest
+                published = self._routes
                 await self.step(snapshot, taken_ns, out_of_turn=out_of_turn)
-                await self._in_worker(partial(self._core.prepare, self._until_due()))
+                if self._routes is published:
+                    await self._in_worker(partial(self._core.prepare, self._until_due()))
 
     def _until_due(self) -> Callable[[], bool]:
         """Return whether to stop work that can wait: a state has arrived, or the work has had its share of a round."""

@@ -37,10 +37,12 @@ from collectors.native.structures import (
 )
 from collectors.native.tables import Counts, TelemetryTables
 from collectors.native.topology import NativeTopology, address_words
+from collectors.native.windows import link_windows
 from collectors.settings import StateSettings
 from collectors.state.accumulator import SeenFlows
 from collectors.state.signals import MOST_GROWN, RoundClock
 from collectors.statistics.columns import UNKNOWN, Integers
+from collectors.statistics.link_windows import LinkWindows
 from collectors.statistics.rate import RateWindow
 from collectors.statistics.sketch import BUCKETS, Sketch, bucket_of
 from collectors.statistics.window import RANK, WindowColumns, WindowFigures
@@ -263,6 +265,11 @@ class NativeStore:
             greatest=greatest,
             buckets=Counter(dict(zip((buckets + 16 * first).tolist(), counts[buckets].tolist(), strict=True))),
         )
+
+    def link_windows(self) -> LinkWindows:
+        """Return the windows of all directed links in the topology's order."""
+        count = self._tables.topology.link_count
+        return link_windows(self._tables, self._windows.rows(np.dtype(WindowCell))[:count])
 
     def _window_figures(self, row: int) -> WindowFigures | None:
         cell = self._all_figures()[row]

@@ -16,6 +16,7 @@ from collectors.native.kernels.state.flows import take_packet
 from collectors.native.kernels.state.gaps import take_stamp
 from collectors.native.kernels.state.routes import take_path
 from collectors.native.kernels.state.samples import take_sample
+from collectors.native.kernels.state.buckets import read_buckets
 from collectors.native.kernels.state.windows import begin_batch, read_figures
 from collectors.native.kernels.stitch.singles import find_hop_index, take_single_record
 from collectors.native.kernels.stitch.splits import is_split, note_split, take_part_record
@@ -35,6 +36,7 @@ class KernelCalls:
     take_stamp: Callable[..., None]
     choose_record: Callable[..., int]
     read_figures: Callable[..., int]
+    read_buckets: Callable[..., int]
     observe: Callable[..., int]
     find_payloads: Callable[..., int]
     find_hop_index: Callable[..., int]
@@ -57,6 +59,7 @@ def kernel_calls() -> KernelCalls:
         take_stamp,
         choose_record,
         read_figures,
+        read_buckets,
         observe,
         find_payloads,
         find_hop_index,

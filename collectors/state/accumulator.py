@@ -17,6 +17,7 @@ from collectors.clocks.values import Corrections, FlightColumns
 from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
 from collectors.statistics.columns import Flags, Integers, Numbers
+from collectors.statistics.link_windows import LinkWindows
 from collectors.statistics.sketch import Sketch
 from collectors.statistics.window import WindowColumns, WindowFigures
 from collectors.values import FlowKey, NetworkSignals
@@ -156,6 +157,10 @@ class Store(Protocol):
 
     def delays(self, link: LinkKey) -> Sketch:
         """Return a sketch of the delays behind a link's figures."""
+        ...
+
+    def link_windows(self) -> LinkWindows:
+        """Return the windows of all directed links in the topology's order, to be merged with those of others."""
         ...
 
     def flows(self, now_ns: int) -> SeenFlows:

@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from collectors.errors import FeedError
 from collectors.events.changes import RuleState
 from collectors.events.rules import Rule
-from collectors.feed import events_pb2, feed_pb2, records_pb2
+from collectors.feed import events_pb2, feed_pb2, records_pb2, windows_pb2
 from collectors.feed.events import event_of, events_of, rules_message, state_of
 from collectors.feed.records import drops_of, record_columns_of
 from collectors.feed.signals import signals_of
@@ -36,6 +36,7 @@ from dataplane.topology.values import LinkKey
 
 if TYPE_CHECKING:
     from collectors.feed.changes import StateReader
+    from collectors.feed.windows import NamedWindows
 
 __all__ = ["FeedClient", "FeedClientSettings"]
 
@@ -86,6 +87,14 @@ class FeedClient(ServiceClient):
         answer = await self._ask("GetSnapshot", reader.request, feed_pb2.Snapshot)
         with self._decoding():
             return reader.read(answer)
+
+    async def link_windows(self) -> NamedWindows:
+        """Return the sums behind the figures of links, which `merged` adds up with those of other collectors."""
+        from collectors.feed.windows import windows_of  # noqa: PLC0415 - loads numpy
+
+        answer = await self._ask("GetLinkWindows", feed_pb2.GetLinkWindowsRequest(), windows_pb2.LinkWindows)
+        with self._decoding():
+            return windows_of(answer)
 
     async def records(self, reports_per_s: int | None = None) -> AsyncGenerator[tuple[HopRecord, ...], None]:
         """Yield batches of hop records, endlessly; raise FeedError when the two sides speak different versions.

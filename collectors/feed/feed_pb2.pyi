@@ -3,6 +3,7 @@ from collectors.feed import events_pb2 as _events_pb2
 from collectors.feed import keys_pb2 as _keys_pb2
 from collectors.feed import links_pb2 as _links_pb2
 from collectors.feed import records_pb2 as _records_pb2
+from collectors.feed import windows_pb2 as _windows_pb2
 from dataplane.load import load_pb2 as _load_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -27,6 +28,10 @@ class GetSnapshotRequest(_message.Message):
     epoch: int
     since: int
     def __init__(self, epoch: _Optional[int] = ..., since: _Optional[int] = ...) -> None: ...
+
+class GetLinkWindowsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class WatchRecordsRequest(_message.Message):
     __slots__ = ("reports_per_s",)

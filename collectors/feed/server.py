@@ -24,6 +24,7 @@ from collectors.feed.records import drops_message, record_columns_message
 from collectors.feed.signals import SignalBoard, SignalWatch, signals_message, tells
 from collectors.feed.snapshots import notes_of, snapshot_message, status_message
 from collectors.feed.statuses import moves_of, statuses_of
+from collectors.feed.windows import windows_message
 from collectors.record_columns import RecordColumns
 from collectors.settings import FEED_ADDRESS, Positive
 from collectors.subscribers import Handover, RecordQueue, SharedSnapshots, next_due
@@ -49,6 +50,7 @@ MAX_INTERVAL_NS: Final = 3_600_000_000_000
 _NEEDS: Final = {
     "WatchSnapshots": Permission.READ,
     "GetSnapshot": Permission.READ,
+    "GetLinkWindows": Permission.READ,
     "WatchRecords": Permission.READ,
     "WatchDrops": Permission.READ,
     "WatchSignals": Permission.READ,
@@ -126,6 +128,7 @@ class FeedServer:
         return {
             "WatchSnapshots": self._watch_snapshots,
             "GetSnapshot": self._get_snapshot,
+            "GetLinkWindows": self._get_link_windows,
             "WatchRecords": self._watch_records,
             "WatchDrops": self._watch_drops,
             "WatchSignals": self._watch_signals,
@@ -162,6 +165,12 @@ class FeedServer:
     async def _get_snapshot(self, request: feed_pb2.GetSnapshotRequest) -> bytes:
         state = await self._snapshots.since(asyncio.get_running_loop().time())
         return await self._sent(state, request.epoch, request.since)
+
+    async def _get_link_windows(self, _: feed_pb2.GetLinkWindowsRequest) -> bytes:
+        def made() -> bytes:
+            return windows_message(self._collector.link_places, self._collector.link_windows()).SerializeToString()
+
+        return await asyncio.to_thread(made)
 
     async def _sent(self, state: NumberedState, epoch: int, since: int) -> bytes:
         """Return a state's message, which is made beside the event loop, and count its bytes."""

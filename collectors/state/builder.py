@@ -20,6 +20,7 @@ from collectors.state.link_states import LinkColumns, LinkStates, link_states_of
 from collectors.state.loss import LossMeter
 from collectors.state.path_figures import PathMaker, path_columns
 from collectors.state.path_states import PathStates
+from collectors.statistics.link_windows import LinkWindows
 from collectors.statistics.sketch import Sketch
 from collectors.values import (
     DropRecord,
@@ -183,6 +184,15 @@ class StateBuilder(ABC):
             return PathStates(len(seen), lambda: path_columns(seen.columns(), link_states_of(links), now_ns, stale_ns))
         maker = PathMaker(self._topology, links, now_ns, stale_ns)
         return {flow.flow: maker.path(flow) for flow in seen}
+
+    @property
+    def link_places(self) -> Mapping[LinkKey, int]:
+        """Each link's place in the topology's order."""
+        return self._link_index
+
+    def link_windows(self) -> LinkWindows:
+        """Return the windows behind all links' figures, to be merged with those of other collectors."""
+        return self._store.link_windows()
 
     def delays(self, step_aside: Callable[[], object] = lambda: None) -> dict[LinkKey, Sketch]:
         """Return sketches of the delays behind the figures of links that were heard of lately.

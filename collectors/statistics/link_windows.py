@@ -103,6 +103,20 @@ def merged(parts: Sequence[LinkWindows]) -> LinkWindows:
     return replace(first, slots=together, buckets=buckets, readings=_newest_readings(readings, first.links))
 
 
+def problem(windows: LinkWindows) -> str | None:
+    """Return why sums cannot be a collector's, None if they can."""
+    slots, buckets, readings = windows.slots, windows.buckets, windows.readings
+    for name, rows in (("slots", slots), ("readings", readings)):
+        if not bool((np.diff(_key(rows.link, rows.number)) > 0).all()):
+            return f"{name} are not in order"
+    keys, own = _key(slots.link, slots.number), _key(buckets.link, buckets.number)
+    if not bool(np.isin(own, keys).all()):
+        return "buckets have a slot that is not there"
+    if not np.array_equal(_sum(np.searchsorted(keys, own), buckets.count, len(keys)), slots.delays):
+        return "buckets and slots have different counts of delays"
+    return None
+
+
 def figures_of(windows: LinkWindows) -> WindowColumns:
     """Return the figures of each link's window."""
     links, slots = windows.links, windows.slots

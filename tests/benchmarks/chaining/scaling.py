@@ -92,7 +92,14 @@ async def _run(case: Case, folder: Path) -> Outcome:
         )
 
 
-_PROBLEMS = ("kernel queue full", "reports shed", "flows evicted", "stale_snapshots", "feed_silences", "flows_over_limit")
+_PROBLEMS = (
+    "kernel queue full",
+    "reports shed",
+    "flows evicted",
+    "stale_snapshots",
+    "feed_silences",
+    "flows_over_limit",
+)
 
 
 async def _counters(chain: Chain) -> dict[str, int]:
@@ -102,11 +109,15 @@ async def _counters(chain: Chain) -> dict[str, int]:
 def tell(console: Console, case: Case, outcome: Outcome) -> None:
     """Print the reactions in order and what the processes used."""
     reactions = ", ".join(f"{took_ms:.0f}" for took_ms in sorted(outcome.reactions_ms))
-    console.print(f"{case.switches} switches, {case.flows:,} flows, {case.rate:,} reports/s: reactions in ms: {reactions}")
+    console.print(
+        f"{case.switches} switches, {case.flows:,} flows, {case.rate:,} reports/s: reactions in ms: {reactions}"
+    )
     for name, cores in outcome.cores.items():
         longest = f", longest status {outcome.longest_s[name]:.2f} s" if name in outcome.longest_s else ""
         console.print(f"  {name}: {cores:.2f} cores, {outcome.rss_mib[name]:.0f} MiB{longest}")
-    console.print(f"  {outcome.sent:,} reports sent, {outcome.taken:,} taken; {dict(outcome.problems) or 'no problems'}")
+    console.print(
+        f"  {outcome.sent:,} reports sent, {outcome.taken:,} taken; {dict(outcome.problems) or 'no problems'}"
+    )
 
 
 def figures(outcome: Outcome) -> dict[str, float | None]:

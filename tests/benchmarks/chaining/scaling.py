@@ -16,9 +16,12 @@ from rich.console import Console
 from tests.benchmarks.chaining.cases import WARM_UP_S
 from tests.benchmarks.chaining.chain import TOPOLOGIES, Chain, Load, running
 from tests.benchmarks.chaining.events import PATIENCE_S, Event, percentile
+from tests.benchmarks.chaining.shards import merge_error
 
 PHASE_S = 0.2
 """Events begin at a random time of a round."""
+SHARDED_SWITCHES, SHARDED_FLOWS = 20, 1000
+"""The merge of shards does not depend on the size of the fabric."""
 FEED_BYTES = "feed bytes"
 _DAEMONS = ("collector", "paths")
 
@@ -54,7 +57,7 @@ class Outcome:
     taken: int
     problems: Mapping[str, int]
     """Counters of dropped or late work."""
-    merge_error: int | None = None
+    merge_error: int
 
     @property
     def reactions_ms(self) -> list[float]:
@@ -89,6 +92,7 @@ async def _run(case: Case, folder: Path) -> Outcome:
             sent.reports,
             settled.get("reports", 0),
             {name: count for name, count in {**settled, **paths}.items() if name in _PROBLEMS and count},
+            merge_error(TOPOLOGIES[SHARDED_SWITCHES], SHARDED_FLOWS),
         )
 
 

@@ -111,7 +111,7 @@ class FeedServer:
         self._events = events or EventService(collector)
         self._signals = SignalBoard(collector.take_signals)
         self._settings = settings or FeedSettings()
-        self._states = NumberedStates(lambda snapshot: snapshot_bytes(snapshot))
+        self._states = NumberedStates(snapshot_bytes)
         self._snapshots = SharedSnapshots(self._new_state)
         self._guard = threading.Lock()
         self._server = RpcServer(

@@ -12,11 +12,11 @@ from collectors.native.kernels.decode.frames import find_payloads
 from collectors.native.kernels.receive import receive_reports
 from collectors.native.kernels.records import choose_record
 from collectors.native.kernels.sequence import observe
+from collectors.native.kernels.state.buckets import read_buckets
 from collectors.native.kernels.state.flows import take_packet
 from collectors.native.kernels.state.gaps import take_stamp
 from collectors.native.kernels.state.routes import take_path
 from collectors.native.kernels.state.samples import take_sample
-from collectors.native.kernels.state.buckets import read_buckets
 from collectors.native.kernels.state.windows import begin_batch, read_figures
 from collectors.native.kernels.stitch.singles import find_hop_index, take_single_record
 from collectors.native.kernels.stitch.splits import is_split, note_split, take_part_record

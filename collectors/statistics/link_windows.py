@@ -58,7 +58,7 @@ class BucketRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Readings:
-    """The newest reading of load in each of a switch's own windows, by their number: bytes sent, and when it was taken."""
+    """The newest reading of load in each of a switch's own windows: bytes sent, and when it was taken."""
 
     link: Integers
     number: Integers
@@ -182,7 +182,7 @@ def _added_up(slots: SlotRows, group: Integers, count: int, best: Integers, coun
 
 
 def _counted_buckets(part: LinkWindows, keys: Integers, best: Integers) -> BucketRows:
-    """Return a part's counts by bucket of slots that are still in the windows, if their delays are of the best source."""
+    """Return a part's counts by bucket of the slots that are still in windows and have the best source."""
     own, slots = part.buckets, part.slots
     if not len(own.link) or not len(keys):
         return _rows(own, np.zeros(len(own.link), np.bool_))

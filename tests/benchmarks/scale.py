@@ -1,4 +1,4 @@
-"""The chain on a thousand switches: a replay of reports, `millrace collector` and `paths serve`, and sinks, as processes.
+"""The chain on a thousand switches: a sender, `millrace collector` and `paths serve`, and sinks, as processes.
 
 980 switches are `fat-tree:k=28` with 5,489 hosts and 32,930 directed links; every hop's delay is drawn anew in every
 report. An event is a congestion as in tests/benchmarks/chain.py, except that it ends once it is seen, or after four

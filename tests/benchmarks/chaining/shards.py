@@ -1,4 +1,4 @@
-"""Collectors that each take the reports of some switches, and one that takes them all: what their merged sums differ by."""
+"""Collectors that each take the reports of some switches, one that takes all, and how far their sums differ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.benchmarks.chaining.reports import Congestion, Reports
 SHARDS = 3
 BATCHES, BATCH, STEP_NS = 20, 1000, 50_000_000
 WINDOW_NS = 10_000_000_000
-"""Longer than all batches together: a shard puts a packet behind the newest that *it* has seen of a switch, so that only
+"""Longer than all batches together: a shard puts a packet behind the newest that it has seen of a switch, so that only
 whole windows have the same counts, not each of their slots."""
 
 

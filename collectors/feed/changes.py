@@ -78,7 +78,7 @@ class NumberedState:
 
 
 class NumberedStates:
-    """Numbers one collector's states, and finds what has changed between two; `encode` makes a whole state's message."""
+    """Numbers a collector's states and finds what has changed between two; `encode` makes a whole state's message."""
 
     def __init__(
         self, encode: Callable[[Snapshot], bytes], monotonic_ns: Callable[[], int] = time.monotonic_ns

@@ -44,7 +44,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rate", type=int, default=10_000, help="reports a second")
     parser.add_argument("--events", type=int, help=f"default {EVENTS}")
     parser.add_argument("--sinks", action="store_true", help="with controller and P4Runtime sinks")
-    parser.add_argument("--precedence", action="store_true", help="before other sessions of the machine (root)")
+    parser.add_argument("--precedence", action="store_true", help="before all else on the machine, in real time (root)")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_SWITCHES} switches, {QUICK_EVENTS} events")
     return parser.parse_args()
 

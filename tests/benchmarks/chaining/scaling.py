@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import tempfile
 import time
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from rich.console import Console
 from tests.benchmarks.chaining.cases import WARM_UP_S
 from tests.benchmarks.chaining.chain import TOPOLOGIES, Chain, Load, running
 from tests.benchmarks.chaining.events import PATIENCE_S, Event, percentile
+from tests.benchmarks.chaining.processes import run_in_real_time
 from tests.benchmarks.chaining.shards import merge_error
 
 PHASE_S = 0.2
@@ -75,6 +77,9 @@ async def _run(case: Case, folder: Path) -> Outcome:
     rng = np.random.default_rng(case.load.seed)
     async with running(case.load, folder, controller=case.has_sinks) as chain:
         await asyncio.sleep(WARM_UP_S)
+        if case.precedes:
+            for pid in (os.getpid(), *(daemon.pid for daemon in chain.daemons.values())):
+                run_in_real_time(pid)
         usage, counters, begun_s = chain.usage(), await _counters(chain), time.monotonic()
         for _ in range(case.events):
             await chain.event(rng, PATIENCE_S)

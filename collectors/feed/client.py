@@ -13,10 +13,11 @@ from google.protobuf.message import Message
 from collectors.errors import FeedError
 from collectors.events.changes import RuleState
 from collectors.events.rules import Rule
-from collectors.feed import events_pb2, feed_pb2, records_pb2, windows_pb2
+from collectors.feed import events_pb2, feed_pb2, records_pb2
 from collectors.feed.events import event_of, events_of, rules_message, state_of
 from collectors.feed.records import drops_of, record_columns_of
 from collectors.feed.signals import signals_of
+from collectors.feed.states import windows_pb2
 from collectors.feed.statuses import moves_message, statuses_message
 from collectors.record_columns import RecordColumns
 from collectors.settings import FeedClientSettings
@@ -35,8 +36,8 @@ from dataplane.rpc.client import Peer, ServiceClient
 from dataplane.topology.values import LinkKey
 
 if TYPE_CHECKING:
-    from collectors.feed.changes import StateReader
-    from collectors.feed.windows import NamedWindows
+    from collectors.feed.states.changes import StateReader
+    from collectors.feed.states.windows import NamedWindows
 
 __all__ = ["FeedClient", "FeedClientSettings"]
 
@@ -70,7 +71,7 @@ class FeedClient(ServiceClient):
 
         Only changes travel after the first one.
         """
-        from collectors.feed.changes import StateReader  # noqa: PLC0415 - loads numpy
+        from collectors.feed.states.changes import StateReader  # noqa: PLC0415 - loads numpy
 
         self._states = reader = StateReader()
         request = feed_pb2.WatchSnapshotsRequest(interval_ns=interval_ns, changes=True)
@@ -81,7 +82,7 @@ class FeedClient(ServiceClient):
 
         While `snapshots` are read, only what has changed since the last of them travels.
         """
-        from collectors.feed.changes import StateReader  # noqa: PLC0415 - loads numpy
+        from collectors.feed.states.changes import StateReader  # noqa: PLC0415 - loads numpy
 
         reader = self._states or StateReader()
         answer = await self._ask("GetSnapshot", reader.request, feed_pb2.Snapshot)
@@ -90,7 +91,7 @@ class FeedClient(ServiceClient):
 
     async def link_windows(self) -> NamedWindows:
         """Return the sums behind the figures of links, which `merged` adds up with those of other collectors."""
-        from collectors.feed.windows import windows_of  # noqa: PLC0415 - loads numpy
+        from collectors.feed.states.windows import windows_of  # noqa: PLC0415 - loads numpy
 
         answer = await self._ask("GetLinkWindows", feed_pb2.GetLinkWindowsRequest(), windows_pb2.LinkWindows)
         with self._decoding():

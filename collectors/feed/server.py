@@ -18,13 +18,13 @@ from collectors.counters import Count
 from collectors.errors import CollectorError
 from collectors.events.service import EventService
 from collectors.feed import events_pb2, feed_pb2, links_pb2
-from collectors.feed.changes import NumberedState, NumberedStates
 from collectors.feed.events import event_message, events_message, rules_of, state_message
 from collectors.feed.records import drops_message, record_columns_message
 from collectors.feed.signals import SignalBoard, SignalWatch, signals_message, tells
 from collectors.feed.snapshots import notes_of, snapshot_message, status_message
+from collectors.feed.states.changes import NumberedState, NumberedStates
+from collectors.feed.states.windows import windows_message
 from collectors.feed.statuses import moves_of, statuses_of
-from collectors.feed.windows import windows_message
 from collectors.record_columns import RecordColumns
 from collectors.settings import FEED_ADDRESS, Positive
 from collectors.subscribers import Handover, RecordQueue, SharedSnapshots, next_due

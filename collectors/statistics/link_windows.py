@@ -156,7 +156,8 @@ def _of_best(windows: LinkWindows) -> Flags:
     """Return which slots have delays of their window's best source."""
     slots = windows.slots
     best = _most(slots.link, slots.source, windows.links)
-    return (slots.source == best[slots.link]) & (slots.delays > 0)
+    counted: Flags = (slots.source == best[slots.link]) & (slots.delays > 0)
+    return counted
 
 
 def _added_up(slots: SlotRows, group: Integers, count: int, best: Integers, counted: Flags) -> SlotRows:

@@ -261,7 +261,7 @@ class SpreadPairs:
 
 _NO_PAIRS: Final = SpreadPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
 _OF_FLOWS: Final = frozenset({"_grouped", "is_single", "shown", "is_probe", "is_on_way"})
-"""What of `SeenRows` does not depend on figures."""
+"""Parts of `SeenRows` that do not depend on figures."""
 
 
 @dataclass(frozen=True, eq=False)

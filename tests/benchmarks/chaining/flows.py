@@ -25,7 +25,7 @@ HEAVY_SHARE = 0.9
 """The share of the reports that are of those."""
 SOURCE_PORT, TARGET_PORT = 40_000, 5_001
 _LISTED_PAIRS = 1 << 21
-"""Of more pairs some are drawn, which are hardly ever far from what is left."""
+"""Beyond this number, pairs of hosts are drawn rather than listed."""
 
 
 class Mix(StrEnum):

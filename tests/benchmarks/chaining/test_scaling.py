@@ -1,4 +1,4 @@
-"""What the benchmark of large chains makes of a run."""
+"""Figures of the benchmark of large chains."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collectors.feed import feed_pb2
-from collectors.feed.changes import NumberedState, NumberedStates, StateReader
 from collectors.feed.snapshots import snapshot_message
+from collectors.feed.states.changes import NumberedState, NumberedStates, StateReader
 from collectors.state.link_states import LinkStates, link_states_of
 from collectors.values import DelaySource, FlowKey, LinkState, PathState, ReporterState, Snapshot
 from dataplane.rpc.errors import MessageError

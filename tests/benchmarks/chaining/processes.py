@@ -58,8 +58,8 @@ def precede(pid: int) -> None:
 
 def run_in_real_time(pid: int) -> None:
     """Run a process's threads before all others, as on a machine of its own (root; SCHED_RR of sched(7))."""
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        os.sched_setscheduler(int(thread), os.SCHED_RR, os.sched_param(1))
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setscheduler(int(thread.name), os.SCHED_RR, os.sched_param(1))
 
 
 def precede_others() -> None:

@@ -24,6 +24,7 @@ from collectors.settings import CollectorSettings, Core
 from collectors.state.builder import CompleteLinks, CompletePaths
 from collectors.state.link_notes import LinkNotes
 from collectors.state.record_log import KeptRecords
+from collectors.statistics.link_windows import LinkWindows
 from collectors.statistics.sketch import Sketch
 from collectors.values import (
     CollectorStatus,
@@ -317,6 +318,16 @@ class Collector:
             self._tick()
             state = self._state.snapshot(self._accounting.states())
             return replace(state, statuses=self._links.statuses(state.taken_ns))
+
+    @property
+    def link_places(self) -> Mapping[LinkKey, int]:
+        """The places of links in what is kept of all, in the topology's order."""
+        return self._state.link_places
+
+    def link_windows(self) -> LinkWindows:
+        """Return the sums behind the figures of all links, in the topology's order."""
+        with self._lock:
+            return self._state.link_windows()
 
     def reporters(self) -> Mapping[tuple[int, int], ReporterState]:
         """Return every account of reports, by node id and hardware id."""

@@ -158,6 +158,9 @@ class Count(StrEnum):
     STAMP_MALFORMED = "stamp malformed"
     """STAMP packets that are cut, or not signed with the session's key."""
 
+    FEED_BYTES = "feed bytes"
+    """Bytes of snapshots and changes that the feed sent to subscribers."""
+
     FEED_BATCHES_DROPPED = "feed batches dropped"
     """Batches of records that a slow subscriber of the feed did not get."""
 

@@ -27,6 +27,7 @@ from collectors.values import FlowMove
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict
 from dataplane.daemon import Daemon, Lifecycle, Reload
+from dataplane.running import ready_promptly
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 
@@ -235,7 +236,9 @@ async def _serve(settings: CollectorProcessSettings, lifecycle: Lifecycle[Collec
         lifecycle.reload(reload_of(events, lifecycle.say))
 
     topology = load_topology(settings.topology)
-    await serve(settings, topology, MonotonicClock(), lifecycle.stop, lifecycle.ready, on_events=on_events)
+    await serve(
+        settings, topology, MonotonicClock(), lifecycle.stop, ready_promptly(lifecycle.ready), on_events=on_events
+    )
 
 
 DAEMON: Final = Daemon("collector", CollectorProcessSettings, _serve)

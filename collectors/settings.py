@@ -110,7 +110,8 @@ class StateSettings(Settings, frozen=True):
     """A flow without a report for this long is no longer listed with its path."""
 
     max_flows: Positive = 8192
-    """Maximum number of flows whose rates and paths are kept; when full, light flows are evicted first."""
+    """Maximum number of flows whose rates and paths are kept; when full, light flows are evicted first. Each costs 208
+    bytes, and 0.65 us and 40 bytes in each state that the feed sends."""
 
     max_routes: Positive = 8192
     """Maximum number of different paths through the switches; unused ones are evicted. With at least `max_flows`, every

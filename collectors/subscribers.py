@@ -1,4 +1,4 @@
-"""Resources of subscribers: shared snapshot messages, and a queue of records for each."""
+"""Resources of subscribers: states that they share, and a queue of records for each."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 from collectors.record_columns import RecordColumns
 
 T = TypeVar("T", bound=Sized)
+S = TypeVar("S")
 
 
 def next_due(now_s: float, interval_s: float) -> float:
@@ -23,28 +24,28 @@ def next_due(now_s: float, interval_s: float) -> float:
     return ceil(now_s / interval_s + 0.5) * interval_s
 
 
-class SharedSnapshots:
-    """Makes messages off the event loop, one at a time; use it inside the running event loop."""
+class SharedSnapshots(Generic[S]):
+    """Takes states off the event loop, one at a time; use it inside the running event loop."""
 
-    def __init__(self, make: Callable[[], bytes]) -> None:
+    def __init__(self, make: Callable[[], S]) -> None:
         self._make = make
-        self._message = b""
+        self._state: S | None = None
         self._taken_s = float("-inf")
         self._making: asyncio.Task[None] | None = None
 
-    async def since(self, due_s: float) -> bytes:
-        """Return a message of a snapshot that was taken at a time of the loop's clock, or later."""
-        while self._taken_s < due_s:
+    async def since(self, due_s: float) -> S:
+        """Return a state that was taken at a time of the loop's clock, or later."""
+        while self._state is None or self._taken_s < due_s:
             if self._making is None:
                 self._making = asyncio.create_task(self._make_one())
-            # A subscriber that leaves must not take the message from the others.
+            # A subscriber that leaves must not take the state from the others.
             await asyncio.shield(self._making)
-        return self._message
+        return self._state
 
     async def _make_one(self) -> None:
         try:
             taken_s = asyncio.get_running_loop().time()
-            self._message = await asyncio.to_thread(self._make)
+            self._state = await asyncio.to_thread(self._make)
             self._taken_s = taken_s
         finally:
             self._making = None

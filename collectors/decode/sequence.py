@@ -9,6 +9,7 @@ contested: one of the two reports is not the switch's, and which one is unknown.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final, Protocol
 
@@ -54,6 +55,6 @@ class Accounting(Protocol):
         """Account one report packet; its `content_mark` separates a repetition from another report with its number."""
         ...
 
-    def states(self) -> dict[tuple[int, int], ReporterState]:
+    def states(self) -> Mapping[tuple[int, int], ReporterState]:
         """Return every account, by node id and hardware id."""
         ...

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from google.protobuf.message import Message
 
@@ -17,6 +17,7 @@ from collectors.feed import events_pb2, feed_pb2, records_pb2
 from collectors.feed.events import event_of, events_of, rules_message, state_of
 from collectors.feed.records import drops_of, record_columns_of
 from collectors.feed.signals import signals_of
+from collectors.feed.states import windows_pb2
 from collectors.feed.statuses import moves_message, statuses_message
 from collectors.record_columns import RecordColumns
 from collectors.settings import FeedClientSettings
@@ -33,6 +34,10 @@ from collectors.values import (
 )
 from dataplane.rpc.client import Peer, ServiceClient
 from dataplane.topology.values import LinkKey
+
+if TYPE_CHECKING:
+    from collectors.feed.states.changes import StateReader
+    from collectors.feed.states.windows import NamedWindows
 
 __all__ = ["FeedClient", "FeedClientSettings"]
 
@@ -59,13 +64,38 @@ class FeedClient(ServiceClient):
     ) -> None:
         client_settings = settings or FeedClientSettings()
         super().__init__(_PEER, client_settings, rng=rng, sleep=sleep, on_wait=on_wait, on_answer=on_answer)
+        self._states: StateReader | None = None
 
     def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
-        """Yield a snapshot every interval, endlessly; raise FeedError when the two sides speak different versions."""
-        from collectors.feed.snapshots import snapshot_of  # noqa: PLC0415 - loads numpy
+        """Yield a snapshot every interval, endlessly; raise FeedError when the two sides speak different versions.
 
-        request = feed_pb2.WatchSnapshotsRequest(interval_ns=interval_ns)
-        return self._watch("WatchSnapshots", request, feed_pb2.Snapshot, snapshot_of)
+        Only changes travel after the first one.
+        """
+        from collectors.feed.states.changes import StateReader  # noqa: PLC0415 - loads numpy
+
+        self._states = reader = StateReader()
+        request = feed_pb2.WatchSnapshotsRequest(interval_ns=interval_ns, changes=True)
+        return self._watch("WatchSnapshots", request, feed_pb2.Snapshot, reader.read)
+
+    async def snapshot(self) -> Snapshot:
+        """Return the state now; raise FeedError when the collector cannot be reached.
+
+        While `snapshots` are read, only what has changed since the last of them travels.
+        """
+        from collectors.feed.states.changes import StateReader  # noqa: PLC0415 - loads numpy
+
+        reader = self._states or StateReader()
+        answer = await self._ask("GetSnapshot", reader.request, feed_pb2.Snapshot)
+        with self._decoding():
+            return reader.read(answer)
+
+    async def link_windows(self) -> NamedWindows:
+        """Return the sums behind the figures of links, which `merged` adds up with those of other collectors."""
+        from collectors.feed.states.windows import windows_of  # noqa: PLC0415 - loads numpy
+
+        answer = await self._ask("GetLinkWindows", feed_pb2.GetLinkWindowsRequest(), windows_pb2.LinkWindows)
+        with self._decoding():
+            return windows_of(answer)
 
     async def records(self, reports_per_s: int | None = None) -> AsyncGenerator[tuple[HopRecord, ...], None]:
         """Yield batches of hop records, endlessly; raise FeedError when the two sides speak different versions.
@@ -89,7 +119,8 @@ class FeedClient(ServiceClient):
     def signals(self, queue_frames: float, shortest_gap_ns: int) -> AsyncGenerator[NetworkSignals, None]:
         """Yield signs that the network has changed, endlessly; one without any marks the start of a subscription.
 
-        A queue of `queue_frames` between two switches is a sign; messages are at least `shortest_gap_ns` apart.
+        A queue of `queue_frames` between two switches is a sign; messages are at least `shortest_gap_ns` apart, but
+        a queue twice as long as the last one is told of at once.
         """
         request = feed_pb2.WatchSignalsRequest(queue_frames=queue_frames, shortest_gap_ns=shortest_gap_ns)
         return self._watch("WatchSignals", request, feed_pb2.Signals, signals_of)

@@ -3,6 +3,7 @@ from collectors.feed import events_pb2 as _events_pb2
 from collectors.feed import keys_pb2 as _keys_pb2
 from collectors.feed import links_pb2 as _links_pb2
 from collectors.feed import records_pb2 as _records_pb2
+from collectors.feed.states import windows_pb2 as _windows_pb2
 from dataplane.load import load_pb2 as _load_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -13,10 +14,24 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class WatchSnapshotsRequest(_message.Message):
-    __slots__ = ("interval_ns",)
+    __slots__ = ("interval_ns", "changes")
     INTERVAL_NS_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
     interval_ns: int
-    def __init__(self, interval_ns: _Optional[int] = ...) -> None: ...
+    changes: bool
+    def __init__(self, interval_ns: _Optional[int] = ..., changes: _Optional[bool] = ...) -> None: ...
+
+class GetSnapshotRequest(_message.Message):
+    __slots__ = ("epoch", "since")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    since: int
+    def __init__(self, epoch: _Optional[int] = ..., since: _Optional[int] = ...) -> None: ...
+
+class GetLinkWindowsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class WatchRecordsRequest(_message.Message):
     __slots__ = ("reports_per_s",)
@@ -79,7 +94,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Paths(_message.Message):
-    __slots__ = ("flows", "routes", "route", "delay_ns", "bottleneck_bps", "age_ns", "rate_bps", "delay_p50_ns", "delay_p99_ns", "loss", "samples", "measured_bytes", "is_young", "gap_mean_ns", "gap_variation")
+    __slots__ = ("flows", "routes", "route", "delay_ns", "bottleneck_bps", "age_ns", "rate_bps", "delay_p50_ns", "delay_p99_ns", "loss", "samples", "measured_bytes", "is_young", "gap_mean_ns", "gap_variation", "same_flows")
     FLOWS_FIELD_NUMBER: _ClassVar[int]
     ROUTES_FIELD_NUMBER: _ClassVar[int]
     ROUTE_FIELD_NUMBER: _ClassVar[int]
@@ -95,6 +110,7 @@ class Paths(_message.Message):
     IS_YOUNG_FIELD_NUMBER: _ClassVar[int]
     GAP_MEAN_NS_FIELD_NUMBER: _ClassVar[int]
     GAP_VARIATION_FIELD_NUMBER: _ClassVar[int]
+    SAME_FLOWS_FIELD_NUMBER: _ClassVar[int]
     flows: _keys_pb2.FlowColumns
     routes: _keys_pb2.Routes
     route: bytes
@@ -110,7 +126,8 @@ class Paths(_message.Message):
     is_young: bytes
     gap_mean_ns: bytes
     gap_variation: bytes
-    def __init__(self, flows: _Optional[_Union[_keys_pb2.FlowColumns, _Mapping]] = ..., routes: _Optional[_Union[_keys_pb2.Routes, _Mapping]] = ..., route: _Optional[bytes] = ..., delay_ns: _Optional[bytes] = ..., bottleneck_bps: _Optional[bytes] = ..., age_ns: _Optional[bytes] = ..., rate_bps: _Optional[bytes] = ..., delay_p50_ns: _Optional[bytes] = ..., delay_p99_ns: _Optional[bytes] = ..., loss: _Optional[bytes] = ..., samples: _Optional[bytes] = ..., measured_bytes: _Optional[bytes] = ..., is_young: _Optional[bytes] = ..., gap_mean_ns: _Optional[bytes] = ..., gap_variation: _Optional[bytes] = ...) -> None: ...
+    same_flows: bool
+    def __init__(self, flows: _Optional[_Union[_keys_pb2.FlowColumns, _Mapping]] = ..., routes: _Optional[_Union[_keys_pb2.Routes, _Mapping]] = ..., route: _Optional[bytes] = ..., delay_ns: _Optional[bytes] = ..., bottleneck_bps: _Optional[bytes] = ..., age_ns: _Optional[bytes] = ..., rate_bps: _Optional[bytes] = ..., delay_p50_ns: _Optional[bytes] = ..., delay_p99_ns: _Optional[bytes] = ..., loss: _Optional[bytes] = ..., samples: _Optional[bytes] = ..., measured_bytes: _Optional[bytes] = ..., is_young: _Optional[bytes] = ..., gap_mean_ns: _Optional[bytes] = ..., gap_variation: _Optional[bytes] = ..., same_flows: _Optional[bool] = ...) -> None: ...
 
 class Reporters(_message.Message):
     __slots__ = ("node_id", "hw_id", "received", "lost", "late", "duplicate", "restarts", "contested")
@@ -209,7 +226,7 @@ class Job(_message.Message):
     def __init__(self, job: _Optional[int] = ..., switch: _Optional[str] = ..., name: _Optional[str] = ..., epoch: _Optional[int] = ..., cells: _Optional[int] = ..., is_leaf: _Optional[bool] = ..., items: _Optional[int] = ..., items_per_s: _Optional[float] = ..., reported: _Optional[int] = ..., repeated: _Optional[int] = ..., repeated_per_item: _Optional[float] = ..., cells_used: _Optional[int] = ..., wait_mean_ns: _Optional[int] = ..., wait_p50_ns: _Optional[int] = ..., wait_p99_ns: _Optional[int] = ..., wait_max_ns: _Optional[int] = ..., samples: _Optional[int] = ..., age_ns: _Optional[int] = ..., children: _Optional[_Iterable[_Union[Child, _Mapping]]] = ...) -> None: ...
 
 class Snapshot(_message.Message):
-    __slots__ = ("taken_ns", "links", "paths", "reporters", "clocks", "jobs", "statuses")
+    __slots__ = ("taken_ns", "links", "paths", "reporters", "clocks", "jobs", "statuses", "epoch", "number", "since", "same_reporters", "changed_links")
     TAKEN_NS_FIELD_NUMBER: _ClassVar[int]
     LINKS_FIELD_NUMBER: _ClassVar[int]
     PATHS_FIELD_NUMBER: _ClassVar[int]
@@ -217,6 +234,11 @@ class Snapshot(_message.Message):
     CLOCKS_FIELD_NUMBER: _ClassVar[int]
     JOBS_FIELD_NUMBER: _ClassVar[int]
     STATUSES_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    SAME_REPORTERS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_LINKS_FIELD_NUMBER: _ClassVar[int]
     taken_ns: int
     links: _links_pb2.Links
     paths: Paths
@@ -224,7 +246,20 @@ class Snapshot(_message.Message):
     clocks: Clocks
     jobs: _containers.RepeatedCompositeFieldContainer[Job]
     statuses: _links_pb2.LinkStatuses
-    def __init__(self, taken_ns: _Optional[int] = ..., links: _Optional[_Union[_links_pb2.Links, _Mapping]] = ..., paths: _Optional[_Union[Paths, _Mapping]] = ..., reporters: _Optional[_Union[Reporters, _Mapping]] = ..., clocks: _Optional[_Union[Clocks, _Mapping]] = ..., jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ..., statuses: _Optional[_Union[_links_pb2.LinkStatuses, _Mapping]] = ...) -> None: ...
+    epoch: int
+    number: int
+    since: int
+    same_reporters: bool
+    changed_links: ChangedRows
+    def __init__(self, taken_ns: _Optional[int] = ..., links: _Optional[_Union[_links_pb2.Links, _Mapping]] = ..., paths: _Optional[_Union[Paths, _Mapping]] = ..., reporters: _Optional[_Union[Reporters, _Mapping]] = ..., clocks: _Optional[_Union[Clocks, _Mapping]] = ..., jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ..., statuses: _Optional[_Union[_links_pb2.LinkStatuses, _Mapping]] = ..., epoch: _Optional[int] = ..., number: _Optional[int] = ..., since: _Optional[int] = ..., same_reporters: _Optional[bool] = ..., changed_links: _Optional[_Union[ChangedRows, _Mapping]] = ...) -> None: ...
+
+class ChangedRows(_message.Message):
+    __slots__ = ("rows", "places")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    places: bytes
+    def __init__(self, rows: _Optional[int] = ..., places: _Optional[bytes] = ...) -> None: ...
 
 class JobNote(_message.Message):
     __slots__ = ("job", "name", "epoch", "cells")

@@ -6,7 +6,7 @@ doubles. The message states the number of rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sized
 from dataclasses import fields
 from typing import Any, Final, Protocol, TypeVar, get_type_hints
 
@@ -60,7 +60,7 @@ def unpack_integers(name: str, data: bytes, rows: int, *, least: int = 0, most: 
     return column
 
 
-def unpack_places(name: str, data: bytes, rows: int, things: Sequence[Any]) -> Integers:
+def unpack_places(name: str, data: bytes, rows: int, things: Sized) -> Integers:
     """Return indices into a list; raise MessageError for one out of range."""
     places = unpack_integers(name, data, rows)
     highest = int(places.max(initial=-1))

@@ -20,8 +20,10 @@ from collectors.events.service import EventService
 from collectors.feed import events_pb2, feed_pb2, links_pb2
 from collectors.feed.events import event_message, events_message, rules_of, state_message
 from collectors.feed.records import drops_message, record_columns_message
-from collectors.feed.signals import SignalBoard, signals_message, tells
+from collectors.feed.signals import SignalBoard, SignalWatch, signals_message, tells
 from collectors.feed.snapshots import notes_of, snapshot_message, status_message
+from collectors.feed.states.changes import NumberedState, NumberedStates
+from collectors.feed.states.windows import windows_message
 from collectors.feed.statuses import moves_of, statuses_of
 from collectors.record_columns import RecordColumns
 from collectors.settings import FEED_ADDRESS, Positive
@@ -41,10 +43,14 @@ from dataplane.rpc.service import Service
 LOGGER: Final = logging.getLogger("millrace.collector")
 _NOTE_LENGTH: Final = 500
 MoveSink = Callable[[Sequence[FlowMove]], None]
+_NEWS: Final = 2
+"""A queue this many times as long as the last that was told of is told of at once."""
 MAX_INTERVAL_NS: Final = 3_600_000_000_000
 
 _NEEDS: Final = {
     "WatchSnapshots": Permission.READ,
+    "GetSnapshot": Permission.READ,
+    "GetLinkWindows": Permission.READ,
     "WatchRecords": Permission.READ,
     "WatchDrops": Permission.READ,
     "WatchSignals": Permission.READ,
@@ -105,7 +111,8 @@ class FeedServer:
         self._events = events or EventService(collector)
         self._signals = SignalBoard(collector.take_signals)
         self._settings = settings or FeedSettings()
-        self._snapshots = SharedSnapshots(self._new_snapshot)
+        self._states = NumberedStates(snapshot_bytes)
+        self._snapshots = SharedSnapshots(self._new_state)
         self._guard = threading.Lock()
         self._server = RpcServer(
             self._settings.address,
@@ -120,6 +127,8 @@ class FeedServer:
     def _methods(self) -> dict[str, Callable[..., Any]]:
         return {
             "WatchSnapshots": self._watch_snapshots,
+            "GetSnapshot": self._get_snapshot,
+            "GetLinkWindows": self._get_link_windows,
             "WatchRecords": self._watch_records,
             "WatchDrops": self._watch_drops,
             "WatchSignals": self._watch_signals,
@@ -144,15 +153,34 @@ class FeedServer:
     async def _watch_snapshots(self, request: feed_pb2.WatchSnapshotsRequest) -> AsyncIterator[bytes]:
         interval_ns = _interval("interval", request.interval_ns)
         loop, interval_s = asyncio.get_running_loop(), max(interval_ns, self._settings.shortest_interval_ns) / NS_PER_S
-        due_s = loop.time()
+        due_s, epoch, sent = loop.time(), 0, 0
         while True:
-            yield await self._snapshots.since(due_s)
+            state = await self._snapshots.since(due_s)
+            yield await self._sent(state, epoch, sent)
+            if request.changes:
+                epoch, sent = state.epoch, state.number
             due_s = next_due(loop.time(), interval_s)
             await asyncio.sleep(due_s - loop.time())
 
-    def _new_snapshot(self) -> bytes:
+    async def _get_snapshot(self, request: feed_pb2.GetSnapshotRequest) -> bytes:
+        state = await self._snapshots.since(asyncio.get_running_loop().time())
+        return await self._sent(state, request.epoch, request.since)
+
+    async def _get_link_windows(self, _: feed_pb2.GetLinkWindowsRequest) -> bytes:
+        def made() -> bytes:
+            return windows_message(self._collector.link_places, self._collector.link_windows()).SerializeToString()
+
+        return await asyncio.to_thread(made)
+
+    async def _sent(self, state: NumberedState, epoch: int, since: int) -> bytes:
+        """Return a state's message, which is made beside the event loop, and count its bytes."""
+        message = await asyncio.to_thread(state.message, epoch, since)
+        self._collector.counters[Count.FEED_BYTES] += len(message)
+        return message
+
+    def _new_state(self) -> NumberedState:
         self._collector.begin_round()
-        return snapshot_bytes(self._collector.snapshot())
+        return self._states.take(self._collector.snapshot())
 
     async def _watch_records(self, request: feed_pb2.WatchRecordsRequest) -> AsyncIterator[Message]:
         wanted = request.reports_per_s if request.HasField("reports_per_s") else None
@@ -196,9 +224,16 @@ class FeedServer:
                 signals = watch.take()
                 if tells(signals, queue_frames):
                     yield signals_message(signals)
-                    await asyncio.sleep(max(gap_ns - interval_ns, 0) / 1e9)
+                    await self._pass_gap(watch, signals.queue_frames or 0, (gap_ns - interval_ns) / NS_PER_S)
         finally:
             watch.close()
+
+    async def _pass_gap(self, watch: SignalWatch, told_frames: int, gap_s: float) -> None:
+        """Wait before the next message, but not once there is a queue much longer than the one that was told of."""
+        loop, interval_s = asyncio.get_running_loop(), self._settings.signal_interval_ns / NS_PER_S
+        until_s = loop.time() + gap_s
+        while loop.time() < until_s and not watch.has_queue(max(_NEWS * told_frames, 1)):
+            await asyncio.sleep(min(interval_s, max(until_s - loop.time(), 0)))
 
     async def _watch_events(self, request: feed_pb2.WatchEventsRequest) -> AsyncIterator[events_pb2.Events]:
         queue: asyncio.Queue[tuple[Event, ...]] = asyncio.Queue(self._settings.queue_batches)

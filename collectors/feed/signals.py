@@ -47,6 +47,11 @@ class SignalWatch:
         """Add newer signs."""
         self._waiting = merged(self._waiting, signals)
 
+    def has_queue(self, frames: int) -> bool:
+        """Return whether a queue of this length has been noted since the last call of `take`."""
+        self._board.collect()
+        return (self._waiting.queue_frames or 0) >= frames
+
     def take(self) -> NetworkSignals:
         """Return the signs since the last call."""
         self._board.collect()

@@ -7,7 +7,7 @@ link or flow.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from collectors.feed import keys_pb2, links_pb2
 from collectors.feed.columns import Columns, put, take
 from collectors.feed.keys import MOST, keyed, link_places_out, links_in, routes_in, routes_out
 from collectors.feed.packed import (
+    Column,
     FloatColumn,
     MemberColumn,
     pack_integers,
@@ -27,7 +28,7 @@ from collectors.feed.packed import (
 from collectors.feed.statuses import statuses_of, write_statuses
 from collectors.state.link_states import LOAD_SOURCES, LOSS_SOURCES, LinkStates, link_states_of
 from collectors.state.path_states import PathColumns, PathStates, columns_of
-from collectors.statistics.columns import Integers
+from collectors.statistics.columns import UNKNOWN, Integers, patched
 from collectors.statistics.window import SOURCES
 from collectors.values import (
     ChildKey,
@@ -73,29 +74,95 @@ def snapshot_message(snapshot: Snapshot) -> messages.Snapshot:
     """Return a snapshot as a message."""
     message = messages.Snapshot(taken_ns=snapshot.taken_ns)
     write_links(message.links, snapshot.links)
-    _write_paths(message.paths, snapshot.paths)
+    _write_paths(message.paths, columns_of(snapshot.paths))
     _REPORTERS.write(message.reporters, list(snapshot.reporters.values()))
+    _write_rest(message, snapshot)
+    return message
+
+
+def changes_message(
+    snapshot: Snapshot, changed: Integers, *, same_flows: bool, same_reporters: bool
+) -> messages.Snapshot:
+    """Return the changes up to a snapshot as a message: the links at these places, and what is not still the same."""
+    message = messages.Snapshot(taken_ns=snapshot.taken_ns, same_reporters=same_reporters)
+    message.changed_links.rows, message.changed_links.places = len(changed), pack_integers(changed)
+    states = link_states_of(snapshot.links)
+    for name, column in _LINKS.items():
+        setattr(message.links, name, column.pack(states.columns[name][changed]))
+    paths, message.paths.same_flows = columns_of(snapshot.paths), same_flows
+    if same_flows:
+        _write_path_figures(message.paths, paths)
+    else:
+        _write_paths(message.paths, paths)
+    if not same_reporters:
+        _REPORTERS.write(message.reporters, list(snapshot.reporters.values()))
+    _write_rest(message, snapshot)
+    return message
+
+
+def _write_rest(message: messages.Snapshot, snapshot: Snapshot) -> None:
     _CLOCKS.write(message.clocks, list(snapshot.clocks.values()))
     for job in snapshot.jobs.values():
         _write_job(message.jobs.add(), job)
     write_statuses(message.statuses, snapshot.statuses)
-    return message
 
 
 def snapshot_of(message: messages.Snapshot) -> Snapshot:
     """Return the snapshot of a message; raise MessageError for columns that do not fit and impossible figures."""
-    reporters = list(_REPORTERS.read(message.reporters, len(message.reporters.node_id)))
+    return _with_rest(message, read_links(message.links), _read_paths(message.paths), _read_reporters(message))
+
+
+def changed_snapshot(last: Snapshot, message: messages.Snapshot) -> Snapshot:
+    """Return a snapshot after the changes of a message; raise MessageError as `snapshot_of` does."""
+    paths = message.paths
+    return _with_rest(
+        message,
+        _changed_links(link_states_of(last.links), message.taken_ns - last.taken_ns, message),
+        _changed_paths(columns_of(last.paths), paths) if paths.same_flows else _read_paths(paths),
+        last.reporters if message.same_reporters else _read_reporters(message),
+    )
+
+
+def _with_rest(
+    message: messages.Snapshot,
+    links: Mapping[LinkKey, LinkState],
+    paths: Mapping[FlowKey, PathState],
+    reporters: Mapping[tuple[int, int], ReporterState],
+) -> Snapshot:
     clocks = list(_CLOCKS.read(message.clocks, len(message.clocks.node_id)))
     jobs = [_job_of(job) for job in message.jobs]
     return Snapshot(
         message.taken_ns,
-        read_links(message.links),
-        _read_paths(message.paths),
-        keyed("reporter", [(state.node_id, state.hw_id) for state in reporters], reporters),
+        links,
+        paths,
+        reporters,
         keyed("clock", [state.node_id for state in clocks], clocks),
         keyed("job", [job.key for job in jobs], jobs),
         statuses_of(message.statuses),
     )
+
+
+def _read_reporters(message: messages.Snapshot) -> Mapping[tuple[int, int], ReporterState]:
+    reporters = list(_REPORTERS.read(message.reporters, len(message.reporters.node_id)))
+    return keyed("reporter", [(state.node_id, state.hw_id) for state in reporters], reporters)
+
+
+def _changed_links(last: LinkStates, grown_ns: int, message: messages.Snapshot) -> LinkStates:
+    """Return links after changes; of those that have not changed only the age has grown."""
+    rows = message.changed_links.rows
+    places = unpack_places("Snapshot.changed_links", message.changed_links.places, rows, last.places)
+    columns, age_ns = dict(last.columns), last.integers("age_ns")
+    columns["age_ns"] = np.where(age_ns == UNKNOWN, UNKNOWN, age_ns + grown_ns)
+    for name, column in _LINKS.items():
+        figures = column.unpack(f"Links.{name}", getattr(message.links, name), rows)
+        columns[name] = patched(columns[name], places, figures)
+    return LinkStates(last.places, columns)
+
+
+def _changed_paths(last: PathColumns, message: messages.Paths) -> PathStates:
+    """Return the paths of the same flows with new figures."""
+    columns = replace(last, figures=_read_path_figures(message, len(last)))
+    return PathStates(len(last), lambda: columns)
 
 
 def write_links(message: links_pb2.Links, links: Mapping[LinkKey, LinkState]) -> None:
@@ -115,9 +182,8 @@ def read_links(message: links_pb2.Links) -> LinkStates:
     return LinkStates(places, columns)
 
 
-def _write_paths(message: messages.Paths, paths: Mapping[FlowKey, PathState]) -> None:
+def _write_paths(message: messages.Paths, columns: PathColumns) -> None:
     """Put flows with their paths into a message."""
-    columns = columns_of(paths)
     message.flows.rows = len(columns)
     message.flows.addresses.extend(columns.addresses)
     message.flows.src, message.flows.dst = pack_integers(columns.src), pack_integers(columns.dst)
@@ -125,6 +191,10 @@ def _write_paths(message: messages.Paths, paths: Mapping[FlowKey, PathState]) ->
         setattr(message.flows, name, pack_integers(getattr(columns, name)))
     routes_out(message.routes, columns.routes)
     message.route = pack_integers(columns.route)
+    _write_path_figures(message, columns)
+
+
+def _write_path_figures(message: messages.Paths, columns: PathColumns) -> None:
     for name, column in _PATHS.items():
         setattr(message, name, column.pack(columns.figures[name]))
 
@@ -148,9 +218,13 @@ def _read_paths(message: messages.Paths) -> PathStates:
         dst=dst,
         **about,
         route=unpack_places("Paths.route", message.route, rows, routes),
-        figures={name: column.unpack(f"Paths.{name}", getattr(message, name), rows) for name, column in _PATHS.items()},
+        figures=_read_path_figures(message, rows),
     )
     return PathStates(rows, lambda: columns)
+
+
+def _read_path_figures(message: messages.Paths, rows: int) -> Mapping[str, Column]:
+    return {name: column.unpack(f"Paths.{name}", getattr(message, name), rows) for name, column in _PATHS.items()}
 
 
 def _addresses_in(message: keys_pb2.FlowColumns) -> Sequence[bytes]:

@@ -15,7 +15,7 @@ from collectors.clocks.values import Corrections, FlightColumns, StampDifference
 from collectors.counters import Count, Counters
 from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
-from collectors.native.figures import NativeFlows, NativePaths, columns_of, figures_of, signals_of
+from collectors.native.figures import FlowMemory, NativeFlows, NativePaths, columns_of, figures_of, signals_of
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.kernels.state.windows import NOTED_ROOM, ROW
 from collectors.native.memory import CellMemory
@@ -37,15 +37,17 @@ from collectors.native.structures import (
 )
 from collectors.native.tables import Counts, TelemetryTables
 from collectors.native.topology import NativeTopology, address_words
+from collectors.native.windows import link_windows
 from collectors.settings import StateSettings
 from collectors.state.accumulator import SeenFlows
 from collectors.state.signals import MOST_GROWN, RoundClock
-from collectors.statistics.columns import UNKNOWN
+from collectors.statistics.columns import UNKNOWN, Integers
+from collectors.statistics.link_windows import LinkWindows
 from collectors.statistics.rate import RateWindow
 from collectors.statistics.sketch import BUCKETS, Sketch, bucket_of
 from collectors.statistics.window import RANK, WindowColumns, WindowFigures
 from collectors.values import DelaySource, FlowKey, NetworkSignals
-from dataplane.native import u32, u64
+from dataplane.native import u8, u32, u64
 from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
@@ -78,8 +80,8 @@ class NativeStore:
         self._tables.clocks.switches = self._cells(SwitchClockCell, len(self._topology.switches)).pointer
         self._grown, self._rounds = self._cells(GrownCell, MOST_GROWN), RoundClock()
         self._tables.signals.grown, self._tables.signals.most_grown = self._grown.pointer, MOST_GROWN
-        self._figures: NDArray[np.void] | None = None
         self._figures_of = 0
+        self._flow_memory = FlowMemory()
 
     @property
     def native(self) -> TelemetryTables:
@@ -119,6 +121,10 @@ class NativeStore:
         self._windows, self._buckets = self._cells(WindowCell, count), self._cells(u32, count * ROW)
         self._tables.windows.cells, self._tables.windows.buckets = self._windows.pointer, self._buckets.pointer
         self._tables.windows.noted = self._cells(u64, NOTED_ROOM).pointer
+        self._tables.windows.touched = self._cells(u8, count).pointer
+        self._figures: NDArray[np.void] = np.zeros(count, np.dtype(FiguresCell))
+        self._changed_rows: NDArray[np.uint32] = np.zeros(count, np.uint32)
+        self._is_changed = np.zeros(count, np.bool_)
 
     def _put_flows(self, most: int) -> None:
         places = 1 << (2 * most - 1).bit_length()
@@ -260,22 +266,35 @@ class NativeStore:
             buckets=Counter(dict(zip((buckets + 16 * first).tolist(), counts[buckets].tolist(), strict=True))),
         )
 
+    def link_windows(self) -> LinkWindows:
+        """Return the windows of all directed links in the topology's order."""
+        count = self._tables.topology.link_count
+        return link_windows(self._tables, self._windows.rows(np.dtype(WindowCell))[:count])
+
     def _window_figures(self, row: int) -> WindowFigures | None:
         cell = self._all_figures()[row]
         return figures_of(cell) if cell["known"] else None
 
-    def link_columns(self) -> WindowColumns:
-        """Return the figures of all directed links in the topology's order."""
-        return columns_of(self._all_figures()[: self._tables.topology.link_count])
+    def changed_links(self) -> Integers:
+        """Return the places of the links whose figures have changed since the last call."""
+        self._all_figures()
+        changed = self._is_changed[: self._tables.topology.link_count]
+        places: Integers = np.flatnonzero(changed).astype(np.int64)
+        changed[:] = False
+        return places
+
+    def link_columns(self, places: Integers) -> WindowColumns:
+        """Return the figures of some directed links, by their places in the topology's order."""
+        return columns_of(self._all_figures()[places])
 
     def _all_figures(self) -> NDArray[np.void]:
-        """Return the current figures of links and routes; returned arrays never change."""
+        """Return the current figures of links and routes, in memory that later calls change."""
         begun = self._tables.batch.begun
-        if self._figures is None or self._figures_of != begun:
+        if self._figures_of != begun:
             self._figures_of = begun
             count = self._tables.topology.link_count + self._tables.routes.count
-            self._figures = np.zeros(count, np.dtype(FiguresCell))
-            self._calls.read_figures(self._tables, 0, count, self._figures)
+            changed = self._calls.read_figures(self._tables, count, self._figures, self._changed_rows)
+            self._is_changed[self._changed_rows[:changed]] = True
         return self._figures
 
     def flows(self, now_ns: int) -> SeenFlows:
@@ -288,9 +307,10 @@ class NativeStore:
             self._route_nodes.rows(np.uint32).reshape(-1, MOST_SWITCHES)[:routes],
             self._route_cells.rows(self._route_type)["length"][:routes],
         )
-        figures = self._all_figures()[self._tables.topology.link_count :]
+        first = self._tables.topology.link_count
+        figures = self._all_figures()[first : first + routes].copy()
         paths = NativePaths(table, self._topology.hosts, self._topology.host_links, figures)
-        return NativeFlows(cells[listed], paths, self._rate, self._settings.sample_every, now_ns)
+        return NativeFlows(cells[listed], paths, self._rate, self._settings.sample_every, now_ns, self._flow_memory)
 
 
 def key_words(flow: FlowKey) -> NDArray[np.uint64]:

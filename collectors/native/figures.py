@@ -95,13 +95,70 @@ class NativePaths:
         return SwitchPath(switches, tuple(map(LinkKey, stops, stops[1:])), figures)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Keys:
+    """Keys of flows side by side, and what follows from them; `words` and `hosts` are those that it was made of."""
+
+    words: NDArray[np.uint64]
+    hosts: tuple[NDArray[np.uint32], NDArray[np.uint32]]
+    addresses: Sequence[bytes]
+    src: Integers
+    dst: Integers
+    protocol: Integers
+    src_port: Integers
+    dst_port: Integers
+    access_links: tuple[Integers, Integers]
+
+
+class FlowMemory:
+    """The last flows' keys and routes: while flows stay the same, so do their columns, the objects too."""
+
+    def __init__(self) -> None:
+        # Replaced as a whole, as several threads may make columns.
+        self._keys: _Keys | None = None
+        self._routes: tuple[Integers, int, Integers, Integers] | None = None
+
+    def keys(self, cells: NDArray[np.void], paths: NativePaths) -> _Keys:
+        """Return the keys of flows as columns."""
+        words, hosts = cells["key"], (cells["source_host"], cells["target_host"])
+        last = self._keys
+        if last is not None and np.array_equal(words, last.words) and all(map(np.array_equal, hosts, last.hosts)):
+            return last
+        about: NDArray[np.uint64] = words[:, 4]
+        ends = (np.minimum(host, len(paths.hosts)) for host in hosts)
+        to_switch, to_host = (links[host] for links, host in zip(paths.host_links, ends, strict=True))
+        self._keys = keys = _Keys(
+            words,
+            hosts,
+            *_addresses(words),
+            protocol=_field(about, 8, 0xFF),
+            src_port=_field(about, 32, 0xFFFF),
+            dst_port=_field(about, 16, 0xFFFF),
+            access_links=(to_switch, to_host),
+        )
+        return keys
+
+    def routes(self, numbers: Integers, count: int) -> tuple[Integers, Integers]:
+        """Return which route numbers below a count there are, in order, and each flow's place among them."""
+        last = self._routes
+        if last is None or last[1] != count or not np.array_equal(numbers, last[0]):
+            self._routes = last = numbers, count, *_used(numbers, count)
+        return last[2], last[3]
+
+
 class NativeFlows:
     """Flows at one time, as copies of their cells; iteration is the reference of `columns`."""
 
-    def __init__(
-        self, cells: NDArray[np.void], paths: NativePaths, rate: RateWindow, sample_every: int, now_ns: int
+    def __init__(  # noqa: PLR0917 - what flows are read with
+        self,
+        cells: NDArray[np.void],
+        paths: NativePaths,
+        rate: RateWindow,
+        sample_every: int,
+        now_ns: int,
+        memory: FlowMemory,
     ) -> None:
-        self._cells = cells
+        self._cells, self._memory = cells, memory
         self._paths = paths
         self._rate = rate
         self._sample_every = sample_every
@@ -131,23 +188,20 @@ class NativeFlows:
     def columns(self) -> FlowColumns:
         """Return the flows side by side, in the same order."""
         cells = self._cells
-        about: NDArray[np.uint64] = cells["key"][:, 4]
-        addresses, src, dst = _addresses(cells["key"])
-        used, route = _used(signed(cells["route"]), len(self._paths.figures))
+        keys = self._memory.keys(cells, self._paths)
+        used, route = self._memory.routes(signed(cells["route"]), len(self._paths.figures))
         nbytes, first_ns, now_ns = self._counted()
         counted = cells["first_ns"] != NONE64
-        ends = (np.minimum(cells[name], len(self._paths.hosts)) for name in ("source_host", "target_host"))
-        to_switch, to_host = (links[host] for links, host in zip(self._paths.host_links, ends, strict=True))
         return FlowColumns(
-            addresses,
+            keys.addresses,
             self._paths.routes.columns(used, self._paths.figures),
-            src=src,
-            dst=dst,
-            protocol=_field(about, 8, 0xFF),
-            src_port=_field(about, 32, 0xFFFF),
-            dst_port=_field(about, 16, 0xFFFF),
+            src=keys.src,
+            dst=keys.dst,
+            protocol=keys.protocol,
+            src_port=keys.src_port,
+            dst_port=keys.dst_port,
             route=route,
-            access_links=(to_switch, to_host),
+            access_links=keys.access_links,
             received_ns=signed(cells["path_ns"]),
             rate_bps=np.where(counted, self._rate.rates_bps(nbytes, self._sample_every, first_ns, now_ns), UNKNOWN),
             measured_bytes=nbytes,

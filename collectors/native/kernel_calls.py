@@ -12,6 +12,7 @@ from collectors.native.kernels.decode.frames import find_payloads
 from collectors.native.kernels.receive import receive_reports
 from collectors.native.kernels.records import choose_record
 from collectors.native.kernels.sequence import observe
+from collectors.native.kernels.state.buckets import read_buckets
 from collectors.native.kernels.state.flows import take_packet
 from collectors.native.kernels.state.gaps import take_stamp
 from collectors.native.kernels.state.routes import take_path
@@ -34,7 +35,8 @@ class KernelCalls:
     take_packet: Callable[..., None]
     take_stamp: Callable[..., None]
     choose_record: Callable[..., int]
-    read_figures: Callable[..., None]
+    read_figures: Callable[..., int]
+    read_buckets: Callable[..., int]
     observe: Callable[..., int]
     find_payloads: Callable[..., int]
     find_hop_index: Callable[..., int]
@@ -57,6 +59,7 @@ def kernel_calls() -> KernelCalls:
         take_stamp,
         choose_record,
         read_figures,
+        read_buckets,
         observe,
         find_payloads,
         find_hop_index,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.counters import Count, Counters
 from collectors.decode.sequence import Arrival
@@ -64,12 +68,34 @@ class NativeAccounting:
             self._counters[Count.REPORTERS_FORGOTTEN] += self._table.forgotten
             self._table.forgotten = 0
 
-    def states(self) -> dict[tuple[int, int], ReporterState]:
+    def states(self) -> Mapping[tuple[int, int], ReporterState]:
         """Return every account, by node id and hardware id."""
-        cells = self._trackers.rows(np.dtype(TrackerCell))[: self._table.count]
+        return _ReporterStates(self._trackers.rows(np.dtype(TrackerCell))[: self._table.count].copy())
+
+
+class _ReporterStates(Mapping[tuple[int, int], ReporterState]):
+    """Accounts as copies of their cells; states are made when one is first asked for."""
+
+    def __init__(self, cells: NDArray[np.void]) -> None:
+        self._cells = cells
+
+    def __len__(self) -> int:
+        return len(self._cells)
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(self._made)
+
+    def __getitem__(self, key: tuple[int, int]) -> ReporterState:
+        return self._made[key]
+
+    def __repr__(self) -> str:
+        return repr(self._made)
+
+    @cached_property
+    def _made(self) -> dict[tuple[int, int], ReporterState]:
         names = ("key", "received", "lost", "late", "duplicate", "restarts", "contested")
         result = {}
-        for key, *counts in zip(*(cells[name].tolist() for name in names), strict=True):
+        for key, *counts in zip(*(self._cells[name].tolist() for name in names), strict=True):
             node_id, hw_id = key & 0xFFFF_FFFF, key >> 32
             result[node_id, hw_id] = ReporterState(node_id, hw_id, *counts)
         return result

@@ -23,7 +23,7 @@ from collectors.native.structures import (
     TrackerCell,
     WindowCell,
 )
-from dataplane.native import Array, InPlace, Struct, u32, u64
+from dataplane.native import Array, InPlace, Struct, u8, u32, u64
 
 
 class TopologyTable(Struct):
@@ -61,6 +61,7 @@ class WindowTable(Struct):
 
     cells: Array[WindowCell]
     buckets: Array[u32]  # by window, 16 buckets, slot, bucket: a slot's neighbouring buckets share a line
+    touched: Array[u8]  # by window, not 0: it has changed since its figures were read
     noted: Array[u64]  # addresses of counts that delays are still to be added to
     noted_count: u64
     slot_ns: u64

@@ -12,11 +12,13 @@ from collectors.clocks.values import Corrections, FlightColumns
 from collectors.counters import Count, Counters
 from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
+from collectors.reference.windows import windows_of
 from collectors.settings import StateSettings
 from collectors.state import admission
 from collectors.state.accumulator import MOST_SWITCHES, SWEEP_NS, SeenFlow, SeenFlows, SwitchPath
 from collectors.state.gaps import FlowGaps
 from collectors.state.signals import RoundClock, SignalNotes
+from collectors.statistics.link_windows import LinkWindows
 from collectors.statistics.rate import FRAMING_BYTES, RateMeter
 from collectors.statistics.sketch import Sketch
 from collectors.statistics.window import Window, WindowFigures
@@ -41,6 +43,7 @@ class PlainStore:
         self._settings = settings
         self._counters = counters
         self._links: dict[LinkKey, Window] = {}
+        self._link_keys = tuple(topology.directed_links)
         self._clocks: dict[str, SwitchClock] = {}
         self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()
         self._credit = admission.Credit()
@@ -70,6 +73,11 @@ class PlainStore:
         )
         if not taken:
             self._counters[Count.LATE_SAMPLES] += 1
+
+    def link_windows(self) -> LinkWindows:
+        """Return the windows of all directed links in the topology's order, to be merged with those of others."""
+        windows = [self._links.get(key) for key in self._link_keys]
+        return windows_of(windows, self._settings)
 
     def take_flights(self, places: Mapping[LinkKey, int]) -> FlightColumns:
         """Return the least difference of stamps of each link since the last call."""

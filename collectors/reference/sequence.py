@@ -8,6 +8,7 @@ ahead, until the very next report continues from there: a single forged or broke
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 
 from collectors.counters import Count, Counters
 from collectors.decode.sequence import MODULUS, Arrival
@@ -178,7 +179,7 @@ class PlainAccounting:
             self._counters[Count.REPORTERS_FORGOTTEN] += 1
         return Arrival.NEW
 
-    def states(self) -> dict[tuple[int, int], ReporterState]:
+    def states(self) -> Mapping[tuple[int, int], ReporterState]:
         """Return every account, by node id and hardware id."""
         return {
             (node_id, hw_id): ReporterState(

@@ -17,6 +17,7 @@ from collectors.clocks.values import Corrections, FlightColumns
 from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
 from collectors.statistics.columns import Flags, Integers, Numbers
+from collectors.statistics.link_windows import LinkWindows
 from collectors.statistics.sketch import Sketch
 from collectors.statistics.window import WindowColumns, WindowFigures
 from collectors.values import FlowKey, NetworkSignals
@@ -158,6 +159,10 @@ class Store(Protocol):
         """Return a sketch of the delays behind a link's figures."""
         ...
 
+    def link_windows(self) -> LinkWindows:
+        """Return the windows of all directed links in the topology's order, to be merged with those of others."""
+        ...
+
     def flows(self, now_ns: int) -> SeenFlows:
         """Return the flows whose path was seen recently."""
         ...
@@ -182,6 +187,10 @@ class Store(Protocol):
 class ColumnStore(Store, Protocol):
     """A store that has the figures of all links side by side."""
 
-    def link_columns(self) -> WindowColumns:
-        """Return the figures of all directed links in the topology's order."""
+    def changed_links(self) -> Integers:
+        """Return the places, in the topology's order, of the links whose figures have changed since the last call."""
+        ...
+
+    def link_columns(self, places: Integers) -> WindowColumns:
+        """Return the figures of some directed links, by place."""
         ...

@@ -20,6 +20,7 @@ from collectors.state.link_states import LinkColumns, LinkStates, link_states_of
 from collectors.state.loss import LossMeter
 from collectors.state.path_figures import PathMaker, path_columns
 from collectors.state.path_states import PathStates
+from collectors.statistics.link_windows import LinkWindows
 from collectors.statistics.sketch import Sketch
 from collectors.values import (
     DropRecord,
@@ -174,7 +175,7 @@ class StateBuilder(ABC):
         for complete_paths in self._complete_paths:
             paths = complete_paths(paths, link_states_of(links), now_ns)
         jobs = self._jobs.states(now_ns)
-        return Snapshot(now_ns, links, paths, dict(reporters or {}), self._clocks.states(), jobs)
+        return Snapshot(now_ns, links, paths, reporters or {}, self._clocks.states(), jobs)
 
     def _paths(self, seen: SeenFlows, links: Mapping[LinkKey, LinkState], now_ns: int) -> Mapping[FlowKey, PathState]:
         """Return the flows' paths; columns are built from columns, on first access."""
@@ -183,6 +184,15 @@ class StateBuilder(ABC):
             return PathStates(len(seen), lambda: path_columns(seen.columns(), link_states_of(links), now_ns, stale_ns))
         maker = PathMaker(self._topology, links, now_ns, stale_ns)
         return {flow.flow: maker.path(flow) for flow in seen}
+
+    @property
+    def link_places(self) -> Mapping[LinkKey, int]:
+        """Each link's place in the topology's order."""
+        return self._link_index
+
+    def link_windows(self) -> LinkWindows:
+        """Return the windows behind all links' figures, to be merged with those of other collectors."""
+        return self._store.link_windows()
 
     def delays(self, step_aside: Callable[[], object] = lambda: None) -> dict[LinkKey, Sketch]:
         """Return sketches of the delays behind the figures of links that were heard of lately.
@@ -230,9 +240,9 @@ class NetworkStateBuilder(StateBuilder):
         )
 
     def _links(self, now_ns: int) -> Mapping[LinkKey, LinkState]:
-        seen = self._link_store.link_columns()
+        self._columns.update(self._link_store, now_ns)
         reported = self._losses.reported_links
-        samples = self._columns.packets(seen, now_ns) if reported else []
+        samples = self._columns.samples.tolist() if reported else []
         number = self._columns.number
         losses = {key: loss for key in reported if (loss := self._losses.loss(key, now_ns, samples[number[key]]))}
-        return self._columns.states(seen, now_ns, losses, self._clocks.corrections.columns.uncertainty_ns)
+        return self._columns.states(now_ns, losses, self._clocks.corrections.columns.uncertainty_ns)

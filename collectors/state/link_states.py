@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.state.accumulator import ColumnStore
 from collectors.state.loss import LinkLoss
-from collectors.statistics.columns import UNKNOWN, Integers, Numbers
+from collectors.statistics.columns import UNKNOWN, Flags, Integers, Numbers, patched
 from collectors.statistics.window import PASSED_ON, RANK, SOURCES, WindowColumns
 from collectors.values import LINK_FIGURES, DelaySource, LinkState, LoadSource, LossSource
 from dataplane.clock import NS_PER_S
@@ -155,7 +156,10 @@ def _passed_on(
 
 
 class LinkColumns:
-    """Makes the states of a topology's links from their windows."""
+    """Makes the states of a topology's links from their windows, of which it reads those that have changed.
+
+    Columns that were handed out never change.
+    """
 
     def __init__(self, topology: Topology, *, stale_after_ns: int, tx_window_ns: int) -> None:
         links = topology.directed_links
@@ -164,59 +168,85 @@ class LinkColumns:
         self._delay_ns: Integers = np.array([link.delay_ns for link in links.values()], np.int64)
         self._stale_after_ns = stale_after_ns
         self._tx_window_ns = tx_window_ns
+        self._newest_ns: Integers = np.full(len(links), UNKNOWN, np.int64)
+        self._fresh: Flags = np.zeros(len(links), np.bool_)
+        self._columns: dict[str, Integers | Numbers] = {}
+        self._unknown: Integers = np.full(len(links), UNKNOWN, np.int64)
+        self._unknown_share: Numbers = np.full(len(links), np.nan)
 
-    def fresh(self, seen: WindowColumns, now_ns: int) -> NDArray[np.bool_]:
-        """Return which links have recent figures."""
-        fresh: NDArray[np.bool_] = (seen.newest_ns != UNKNOWN) & (now_ns - seen.newest_ns <= self._stale_after_ns)
-        return fresh
+    @property
+    def samples(self) -> Integers:
+        """The number of packets behind each link's delays."""
+        return self._columns["samples"].astype(np.int64, copy=False)
 
-    def packets(self, seen: WindowColumns, now_ns: int) -> list[int]:
-        """Return the number of packets behind each link's delays."""
-        packets: list[int] = np.where(self.fresh(seen, now_ns), seen.samples, 0).astype(np.int64).tolist()
-        return packets
+    def update(self, store: ColumnStore, now_ns: int) -> None:
+        """Take the windows that have changed, and drop figures that have become too old."""
+        changed = np.zeros(len(self.number), np.bool_)
+        places = store.changed_links()
+        changed[places] = True
+        self._newest_ns[places] = store.link_columns(places).newest_ns
+        fresh: Flags = (self._newest_ns != UNKNOWN) & (now_ns - self._newest_ns <= self._stale_after_ns)
+        changed |= fresh != self._fresh
+        self._fresh = fresh
+        # The first time, all of them are made.
+        places = np.flatnonzero(changed) if self._columns else np.arange(len(self.number))
+        figures = self._figures(places, store.link_columns(places))
+        if len(places) == len(self.number):
+            self._columns = figures
+            return
+        for name, column in figures.items():
+            self._columns[name] = patched(self._columns[name], places, column)
 
-    def states(
-        self, seen: WindowColumns, now_ns: int, losses: Mapping[LinkKey, LinkLoss], uncertainty_ns: Integers
-    ) -> LinkStates:
+    def states(self, now_ns: int, losses: Mapping[LinkKey, LinkLoss], uncertainty_ns: Integers) -> LinkStates:
         """Return the links' states; `uncertainty_ns` is of corrected stamps, UNKNOWN where none are corrected."""
-        fresh = self.fresh(seen, now_ns)
-        measured = fresh & (seen.samples != 0)
-        source = np.where(fresh, seen.source, RANK[DelaySource.NOMINAL])
-        used_bps = self._used_bps(np.where(fresh, seen.tx_bytes_per_window, 0))
-        newest_known = fresh & (seen.newest_tx_bytes != UNKNOWN)
+        is_corrected = self._columns["source"] == RANK[DelaySource.CORRECTED_STAMPS]
+        uncertainty_ns = np.where(is_corrected, uncertainty_ns, UNKNOWN) if is_corrected.any() else self._unknown
+        newest_ns = self._newest_ns
         columns = {
+            **self._columns,
             "rate_bps": self._rate_bps,
-            "delay_mean_ns": np.where(measured, seen.delay_mean_ns, self._delay_ns),
-            "delay_p50_ns": np.where(measured, seen.delay_p50_ns, self._delay_ns),
-            "delay_p99_ns": np.where(measured, seen.delay_p99_ns, self._delay_ns),
-            "queue_occupancy_frames": np.where(fresh, np.nan_to_num(seen.queue_occupancy_frames), 0.0),
-            "utilisation": used_bps / self._rate_bps,
-            "available_bps": self._rate_bps - used_bps,
-            "age_ns": np.where(seen.newest_ns == UNKNOWN, UNKNOWN, np.maximum(now_ns - seen.newest_ns, 0)),
-            "samples": np.where(fresh, seen.samples, 0),
-            "source": source,
-            "delay_uncertainty_ns": np.where(source == RANK[DelaySource.CORRECTED_STAMPS], uncertainty_ns, UNKNOWN),
-            "load_source": np.where(newest_known, LOAD_SOURCES.index(LoadSource.TELEMETRY), UNKNOWN),
-            "newest_utilisation": np.where(newest_known, self._used_bps(seen.newest_tx_bytes) / self._rate_bps, np.nan),
-            **{name: _passed_on(name, getattr(seen, name), fresh, measured) for name in PASSED_ON},
+            "age_ns": np.where(newest_ns == UNKNOWN, UNKNOWN, np.maximum(now_ns - newest_ns, 0)),
+            "delay_uncertainty_ns": uncertainty_ns,
             **self._loss(losses),
         }
         return LinkStates(self.number, columns)
 
-    def _used_bps(self, nbytes: Integers) -> Integers:
-        """Return bytes of one of the switches' own windows as bit/s, at most the links' rates; 0 where unknown."""
-        return np.minimum(self._bps(np.maximum(nbytes, 0)), self._rate_bps)
+    def _figures(self, places: Integers, seen: WindowColumns) -> dict[str, Integers | Numbers]:
+        """Return the figures of some links that follow from their windows alone."""
+        fresh, rate_bps, delay_ns = self._fresh[places], self._rate_bps[places], self._delay_ns[places]
+        measured = fresh & (seen.samples != 0)
+        used_bps = self._used_bps(np.where(fresh, seen.tx_bytes_per_window, 0), rate_bps)
+        newest_bps = self._used_bps(seen.newest_tx_bytes, rate_bps)
+        newest_known = fresh & (seen.newest_tx_bytes != UNKNOWN)
+        return {
+            "delay_mean_ns": np.where(measured, seen.delay_mean_ns, delay_ns),
+            "delay_p50_ns": np.where(measured, seen.delay_p50_ns, delay_ns),
+            "delay_p99_ns": np.where(measured, seen.delay_p99_ns, delay_ns),
+            "queue_occupancy_frames": np.where(fresh, np.nan_to_num(seen.queue_occupancy_frames), 0.0),
+            "utilisation": used_bps / rate_bps,
+            "available_bps": rate_bps - used_bps,
+            "samples": np.where(fresh, seen.samples, 0),
+            "source": np.where(fresh, seen.source, RANK[DelaySource.NOMINAL]),
+            "load_source": np.where(newest_known, LOAD_SOURCES.index(LoadSource.TELEMETRY), UNKNOWN),
+            "newest_utilisation": np.where(newest_known, newest_bps / rate_bps, np.nan),
+            **{name: _passed_on(name, getattr(seen, name), fresh, measured) for name in PASSED_ON},
+        }
 
-    def _bps(self, nbytes: Integers) -> Integers:
+    def _used_bps(self, nbytes: Integers, rate_bps: Integers) -> Integers:
+        """Return bytes of one of the switches' own windows as bit/s, at most the links' rates; 0 where unknown."""
+        return np.minimum(self._bps(np.maximum(nbytes, 0), rate_bps), rate_bps)
+
+    def _bps(self, nbytes: Integers, rate_bps: Integers) -> Integers:
         """Return bytes a window as bit/s, rounded down, right up to the links' rates; no product overflows."""
         whole, rest = np.divmod(8 * nbytes, self._tx_window_ns)
-        whole = np.minimum(whole, self._rate_bps // NS_PER_S + 1)
+        whole = np.minimum(whole, rate_bps // NS_PER_S + 1)
         bps: Integers = whole * NS_PER_S + rest * NS_PER_S // self._tx_window_ns
         return bps
 
     def _loss(self, losses: Mapping[LinkKey, LinkLoss]) -> dict[str, Integers | Numbers]:
-        share, source = np.full(len(self.number), np.nan), np.full(len(self.number), UNKNOWN)
-        lost = np.full(len(self.number), UNKNOWN)
+        share, source, lost = self._unknown_share, self._unknown, self._unknown
+        if losses:
+            share, source, lost = share.copy(), source.copy(), lost.copy()
         for key, loss in losses.items():
             number = self.number[key]
             share[number], source[number], lost[number] = loss.share, LOSS_SOURCES.index(loss.source), loss.packets

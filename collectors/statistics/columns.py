@@ -19,3 +19,12 @@ UNKNOWN: Final = -1
 def signed(words: NDArray[np.unsignedinteger[Any]]) -> Integers:
     """Return words as numbers; in words of 64 bits, all ones become UNKNOWN."""
     return words.astype(np.int64)
+
+
+def patched(column: Integers | Numbers, places: Integers, values: Integers | Numbers) -> Integers | Numbers:
+    """Return a column with other values at some places, the same object if they are the same."""
+    if np.array_equal(column[places], values, equal_nan=column.dtype == np.float64):
+        return column
+    column = column.copy()
+    column[places] = values
+    return column

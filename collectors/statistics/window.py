@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Final
 
@@ -94,6 +95,7 @@ class _Slot:
     queues: int = 0
     buffer_total: int = 0
     buffers: int = 0
+    newest_ns: int = 0
 
 
 class Window:
@@ -132,6 +134,7 @@ class Window:
         self._figures = None
         self._advance(number)
         slot = self._slots.setdefault(number, _Slot())
+        slot.newest_ns = max(slot.newest_ns, at_ns)
         if delay_ns is not None:
             _add_delay(slot, delay_ns, source)
         if queue_frames is not None:
@@ -157,6 +160,17 @@ class Window:
             if slot.source is source:
                 merged.merge(slot.delays)
         return merged
+
+    def rows(self) -> Iterator[tuple[int, int, Sketch, tuple[int, int, int, int, int]]]:
+        """Yield the slots: number, place of the source, delays; queues, their frames, buffers, theirs, newest time."""
+        for number, slot in sorted(self._slots.items()):
+            sums = slot.queues, slot.queue_total, slot.buffers, slot.buffer_total, slot.newest_ns
+            yield number, RANK[slot.source], slot.delays, sums
+
+    def readings(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the readings of load in order: number, time and bytes."""
+        for number, (at_ns, nbytes) in sorted(self._tx.items()):
+            yield number, at_ns, nbytes
 
     def _source(self) -> DelaySource:
         return SOURCES[max((RANK[slot.source] for slot in self._slots.values()), default=0)]

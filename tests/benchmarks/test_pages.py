@@ -11,6 +11,7 @@ import pytest
 from tests.benchmarks import collector, ground, nic, pages, snapshots, switch
 from tests.benchmarks.accelerating import on_spark
 from tests.benchmarks.chaining.cases import figures
+from tests.benchmarks.chaining.test_scaling import KEYS as SCALE_KEYS
 
 
 @pytest.mark.parametrize("page", pages.pages())
@@ -29,6 +30,7 @@ def test_every_file_of_results_is_on_one_page() -> None:
     [
         ("switch", switch.summary({}, compiled_pps=1e7, interpreted_pps=2e4, cold_s=1, cached_s=0.1, writes=2)),
         ("chain", figures({})),
+        ("scale", dict.fromkeys(SCALE_KEYS)),
         ("nic", nic.summary({})),
         ("snapshots", snapshots.summary({})),
         ("ground", ground.NAMES),

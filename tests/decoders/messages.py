@@ -25,6 +25,8 @@ from collectors.feed.events import (
 )
 from collectors.feed.records import drops_message, drops_of, records_message, records_of
 from collectors.feed.snapshots import notes_message, notes_of, snapshot_message, snapshot_of, status_message, status_of
+from collectors.feed.states import windows_pb2
+from collectors.feed.states.windows import windows_message, windows_of
 from collectors.feed.statuses import moves_message, moves_of, statuses_message, statuses_of
 from collectors.settings import CollectorSettings, Core
 from collectors.values import (
@@ -169,6 +171,7 @@ MESSAGES = (
         write=lambda message: DOWNWARD.message(message).SerializeToString(),
     ),
     _feed(snapshot_of, feed_pb2.Snapshot, snapshot_message(_collector().snapshot())),
+    _feed(windows_of, windows_pb2.LinkWindows, windows_message(_collector().link_places, _collector().link_windows())),
     _feed(status_of, feed_pb2.CollectorStatus, status_message(CollectorStatus(7, {"reports": 3}, "none"))),
     _feed(notes_of, feed_pb2.JobNotes, notes_message({30: JobNote("resnet", 7, 256)})),
     _feed(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
 
 from collectors.values import FlowKey, LinkStatus, Snapshot
 from controller.common.errors import PathError, StaleDrainsError
-from controller.network.algorithms.link_table import Flags
+from controller.network.algorithms.link_table import Flags, Longs
 from controller.network.intents import FlowSpec, RouteSet, WeightedRoute
 from controller.network.links.loss_failures import LossFailureDetector
 from controller.network.paths.balancing.balancer import Balancer, weights_on
@@ -98,6 +98,8 @@ class PathServerCore:
         self._assigned: dict[FlowSpec, Assigned] = {}
         self._moved_ns: dict[FlowSpec, int] = {}
         self._snapshot: Snapshot | None = None
+        self._located: LocatedFlows | None = None
+        self._prepared_for: Longs = np.zeros(0, np.int64)
         self._reported, self._is_reported = ReportedLinks(), False
         self._loss_failures = LossFailureDetector(settings.dead_loss, settings.dead_loss_samples)
         self._backups = Backups(self.network.table)
@@ -131,9 +133,40 @@ class PathServerCore:
         return bool((beliefs.offered_bps[rows] + more_bps > beliefs.table.rate_bps[rows]).any())
 
     def step(self, snapshot: Snapshot, now_ns: int, *, out_of_turn: bool = False) -> RoundResult | None:
+        """Decide one round and prepare some of the next; return the result of `decide`."""
+        result = self.decide(snapshot, now_ns, out_of_turn=out_of_turn)
+        if self._located is not None:
+            paths = self._located.paths()
+            self._backups.prepare(paths)
+            if result is None and not out_of_turn:
+                ends = ((path[0], path[-1]) for path in paths)
+                self.network.prepare(ends, self.settings.candidates, _PREPARED_A_ROUND)
+        return result
+
+    def prepare(self, is_enough: Callable[[], bool]) -> None:
+        """Prepare for flows that will move, until it is enough: the backups of their paths, and candidates."""
+        located = self._located
+        if located is None or np.array_equal(located.path, self._prepared_for):
+            return
+        paths = located.paths()
+        for path in paths:
+            if not self._backups.has(path):
+                if is_enough():
+                    return
+                self._backups.prepare((path,))
+        for path in paths:
+            ends = path[0], path[-1]
+            if not self.network.is_prepared(ends):
+                if is_enough():
+                    return
+                self.network.prepare((ends,), self.settings.candidates, 1)
+        self._prepared_for = located.path
+
+    def decide(self, snapshot: Snapshot, now_ns: int, *, out_of_turn: bool = False) -> RoundResult | None:
         """Decide one round; return the new set of routes with its causes, None if it is unchanged.
 
-        A round out of turn (`out_of_turn`) confirms no wish: its snapshot is hardly newer than the last.
+        A round out of turn (`out_of_turn`) confirms no wish: its snapshot is hardly newer than the last. `prepare`
+        saves later rounds time.
         """
         self._snapshot = snapshot = self._loss_failures.confirmed(snapshot)
         forgotten = self._follow_flows(snapshot, now_ns)
@@ -145,17 +178,12 @@ class PathServerCore:
         if self.engineer is not None:
             engineered = self._engineer(self.engineer, snapshot, now_ns)
             return self._publish(decisions) if decisions or engineered or forgotten else None
-        current = self.current(snapshot, now_ns)
+        self._located = current = self.current(snapshot, now_ns)
         self._decider.locate(current)
         more = self._decider.step(now_ns, confirming=not out_of_turn)
         for decision in more:
             self._apply(decision)
-        paths = current.paths()
-        self._backups.prepare(paths)
         changes = self._rebalance(snapshot, now_ns, moved=bool(decisions or more), confirming=not out_of_turn)
-        if not decisions and not more and not out_of_turn:
-            ends = ((path[0], path[-1]) for path in paths)
-            self.network.prepare(ends, self.settings.candidates, _PREPARED_A_ROUND)
         if not decisions and not more and not forgotten and not changes:
             return None
         return self._publish([*decisions, *more], changes)

@@ -14,6 +14,8 @@ from controller.network.paths.deciding.located import FlowNames
 from controller.network.paths.deciding.path_book import NOWHERE, PathBook
 
 _NOT_MANAGED: Final = -1
+_REMEMBERED: Final = 3
+"""Columns of codes whose numbers are kept: a round asks several times, and the next one mostly for the same."""
 
 
 class ManagedFlows:
@@ -28,6 +30,8 @@ class ManagedFlows:
         self.seen_ns: Longs = np.zeros(0, np.int64)
         self._number: dict[FlowSpec, int] = {}
         self._by_code: dict[int, int] = {}
+        self._codes: tuple[Longs, Longs] | None = None
+        self._numbered: tuple[tuple[Longs, Longs], ...] = ()
         self._base: tuple[PathBook, list[tuple[int, int, int, bool]]] = network.book, []
         self._columns: tuple[Longs, Longs, Longs, Flags] | None = None
         self._kept: tuple[Flags, FlowNames] | None = None
@@ -50,7 +54,7 @@ class ManagedFlows:
             self._number[flow] = self._by_code[self._code_of(flow)] = len(self.names)
             self.names.append(flow)
         self.seen_ns = np.append(self.seen_ns, np.full(len(new), now_ns))
-        self._columns = self._kept = None
+        self._forget()
 
     def remove(self, gone: Flags) -> None:
         """Stop managing some flows."""
@@ -59,7 +63,12 @@ class ManagedFlows:
         self._number = {name: number for number, name in enumerate(self.names)}
         self._by_code = {self._code_of(name): number for number, name in enumerate(self.names)}
         self._base = self._base[0], []
-        self._columns = self._kept = None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget all that other flows would make wrong."""
+        self._columns = self._kept = self._codes = None
+        self._numbered = ()
 
     def discard(self, flow: FlowSpec) -> None:
         """Stop managing a flow, if it is managed."""
@@ -71,8 +80,21 @@ class ManagedFlows:
         return self._number.get(flow)
 
     def numbers(self, codes: Longs) -> Longs:
-        """Return the numbers of flows of these codes, -1 for unmanaged ones."""
-        return np.array([self._by_code.get(code, _NOT_MANAGED) for code in codes.tolist()], np.int64)
+        """Return the numbers of flows of these codes, -1 for unmanaged ones; neither column may be changed after."""
+        for known, numbers in self._numbered:
+            if known is codes:
+                return numbers
+        if self._codes is None:
+            own = np.fromiter(self._by_code.keys(), np.int64, len(self._by_code))
+            order = np.argsort(own)
+            self._codes = own[order], np.fromiter(self._by_code.values(), np.int64, len(own))[order]
+        own, numbers = self._codes
+        if not len(own):
+            return np.full(len(codes), _NOT_MANAGED, np.int64)
+        places = np.minimum(np.searchsorted(own, codes), len(own) - 1)
+        found: Longs = np.where(own[places] == codes, numbers[places], _NOT_MANAGED)
+        self._numbered = ((codes, found), *self._numbered)[:_REMEMBERED]
+        return found
 
     def among(self, flows: Iterable[FlowSpec]) -> Iterator[tuple[int, FlowSpec]]:
         """Yield the numbers of the managed ones among some flows."""

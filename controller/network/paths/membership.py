@@ -62,7 +62,7 @@ class Membership:
             return []
         # Restored: when it was last seen is unknown, and the collector may have just started, too.
         self.flows.add(held, now_ns)
-        shown = seen.shown()
+        shown = seen.shown
         numbers = self.flows.numbers(shown)
         self.flows.seen_ns[numbers[numbers >= 0]] = now_ns
         new, room = shown[numbers < 0], max(self.most - len(self.flows), 0)

@@ -211,9 +211,15 @@ class SeenFlows:
     def rows(self, snapshot: Snapshot) -> SeenRows:
         """Return a snapshot's 5-tuples with the flows that they belong to."""
         book, last = self._network.book, self._last
-        if last is None or last[0] is not snapshot or last[1] is not book:
-            last = self._last = snapshot, book, self._rows(columns_of(snapshot.paths), book)
-        return last[2]
+        if last is not None and last[0] is snapshot and last[1] is book:
+            return last[2]
+        paths = columns_of(snapshot.paths)
+        if last is not None and last[1] is book and last[2].has_flows_of(paths):
+            rows = last[2].with_figures(paths)
+        else:
+            rows = self._rows(paths, book)
+        self._last = snapshot, book, rows
+        return rows
 
     def _rows(self, paths: PathColumns, book: PathBook) -> SeenRows:
         numbers = [self._host_by_packed.get(packed, NOWHERE) for packed in paths.addresses]
@@ -253,6 +259,11 @@ class SpreadPairs:
     variance: npt.NDArray[np.float64]
 
 
+_NO_PAIRS: Final = SpreadPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0))
+_OF_FLOWS: Final = frozenset({"_grouped", "is_single", "shown", "is_probe", "is_on_way"})
+"""Parts of `SeenRows` that do not depend on figures."""
+
+
 @dataclass(frozen=True, eq=False)
 class SeenRows:
     """A snapshot's 5-tuples with their figures, and the flows (`codes`, each once) that they belong to.
@@ -270,6 +281,21 @@ class SeenRows:
     last: Longs
     pair: Longs
     code: Longs
+
+    def has_flows_of(self, paths: PathColumns) -> bool:
+        """Return whether other figures are of the same 5-tuples on the same paths, by identity of the columns."""
+        own = self.paths
+        return own.addresses is paths.addresses and all(
+            getattr(own, name) is getattr(paths, name)
+            for name in ("src", "dst", "protocol", "src_port", "dst_port", "route", "routes")
+        )
+
+    def with_figures(self, paths: PathColumns) -> SeenRows:
+        """Return these 5-tuples with new figures, and with all that is known of them and does not depend on those."""
+        rows = replace(self, paths=paths)
+        kept = {name: value for name, value in vars(self).items() if name in _OF_FLOWS}
+        vars(rows).update(kept)
+        return rows
 
     @cached_property
     def rates(self) -> MeasuredRates:
@@ -302,8 +328,15 @@ class SeenRows:
         """The codes of all flows, each once."""
         return self._grouped[1]
 
+    @cached_property
+    def is_single(self) -> bool:
+        """True if no two 5-tuples belong to one flow."""
+        rows, codes, _ = self._grouped
+        return len(codes) == len(rows)
+
+    @cached_property
     def shown(self) -> Longs:
-        """Return the codes of the flows that consist of more than probes, in order of first appearance."""
+        """The codes of the flows that consist of more than probes, in order of first appearance."""
         rows = np.flatnonzero((self.code != NO_FLOW) & ~self.is_probe)
         codes, first = np.unique(self.code[rows], return_index=True)
         shown: Longs = codes[np.argsort(first)]
@@ -313,6 +346,8 @@ class SeenRows:
     def flow_paths(self) -> Longs:
         """The path that each of `codes` was last seen on; of several 5-tuples, that of the one that sends most."""
         rows, codes, group = self._grouped
+        if self.is_single:
+            return self.path[rows[np.argsort(group)]]
         rate_bps = np.maximum(self.paths.integers("rate_bps")[rows], 0)
         order = np.lexsort((self.paths.integers("age_ns")[rows], -rate_bps, group))
         firsts = order[np.searchsorted(group[order], np.arange(len(codes)))]
@@ -325,6 +360,8 @@ class SeenRows:
         A flow with a 5-tuple that has no rate yet has none itself: the sum would count that 5-tuple as silent.
         """
         rows, codes, group = self._grouped
+        if self.is_single:
+            return self.rates.rows(rows[np.argsort(group)])
         return self.rates.rows(rows).summed(group, len(codes))
 
     def sent_bps(self, codes: Longs) -> Longs:
@@ -341,6 +378,8 @@ class SeenRows:
     @cached_property
     def spread_pairs(self) -> SpreadPairs:
         """The paths of the pairs of hosts that are not mostly on one; a 5-tuple without a rate counts for nothing."""
+        if self.is_single and self.code is self.pair:
+            return _NO_PAIRS
         rows = np.flatnonzero((self.pair != NO_FLOW) & (self.rates.rate_bps > 0) & self.is_on_way)
         width = max(len(self.book), 1)
         keys, group = np.unique(self.pair[rows] * width + self.path[rows], return_inverse=True)

@@ -33,7 +33,7 @@ from tests.benchmarks.chaining.sinks import SinkProcess, sinks
 from tests.benchmarks.chaining.watching import Clients, clients
 from tests.free_ports import free_ports
 
-TOPOLOGIES = {20: "leaf-spine:spines=4,leaves=16,hosts=16", 180: "fat-tree:k=12"}
+TOPOLOGIES = {20: "leaf-spine:spines=4,leaves=16,hosts=16", 180: "fat-tree:k=12", 980: "fat-tree:k=28"}
 SMALL = "leaf-spine:spines=2,leaves=3,hosts=4"
 """For a test that the parts work."""
 _ANSWER_S = 30.0

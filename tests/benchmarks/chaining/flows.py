@@ -7,7 +7,7 @@ is one of the shortest, drawn at random, until the fabric routes it elsewhere.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -24,6 +24,8 @@ HEAVY_FLOWS = 1000
 HEAVY_SHARE = 0.9
 """The share of the reports that are of those."""
 SOURCE_PORT, TARGET_PORT = 40_000, 5_001
+_LISTED_PAIRS = 1 << 21
+"""Beyond this number, pairs of hosts are drawn rather than listed."""
 
 
 class Mix(StrEnum):
@@ -106,13 +108,9 @@ def make_flows(topology: Topology, count: int, mix: Mix, seed: int) -> Flows:
         edges.pop(topology.collector.host)
     network = _Shortest(topology)
     hops = max(network.hops(src, dst) for src in set(edges.values()) for dst in set(edges.values()))
-    hosts = list(edges)
-    pairs = [(src, dst) for src in hosts for dst in hosts if network.hops(edges[src], edges[dst]) == hops]
-    if count > len(pairs):
-        raise ValueError(f"{topology.name} has {len(pairs)} pairs of hosts {hops} switches apart, fewer than {count}")
     flows = [
         Flow(src, dst, network.path(edges[src], edges[dst], rng))
-        for src, dst in (pairs[number] for number in rng.choice(len(pairs), count, replace=False))
+        for src, dst in _pairs(list(edges), lambda src, dst: network.hops(edges[src], edges[dst]) == hops, count, rng)
     ]
     heavy = min(HEAVY_FLOWS, count // 2) if mix is Mix.HEAVY else 0
     weights = np.full(count, 1 / count)
@@ -124,6 +122,23 @@ def make_flows(topology: Topology, count: int, mix: Mix, seed: int) -> Flows:
     return Flows(
         topology, flows, weights, heavy, keys, numbers, links, {(f.src, f.dst): n for n, f in enumerate(flows)}
     )
+
+
+def _pairs(
+    hosts: Sequence[str], is_long: Callable[[str, str], bool], count: int, rng: np.random.Generator
+) -> list[tuple[str, str]]:
+    """Return distinct random pairs of hosts that are far apart; raise ValueError where there are fewer."""
+    if len(hosts) ** 2 > _LISTED_PAIRS:
+        drawn: dict[tuple[str, str], None] = {}
+        while len(drawn) < count:
+            src, dst = (hosts[int(number)] for number in rng.integers(len(hosts), size=2))
+            if is_long(src, dst):
+                drawn[src, dst] = None
+        return list(drawn)
+    pairs = [(src, dst) for src in hosts for dst in hosts if is_long(src, dst)]
+    if count > len(pairs):
+        raise ValueError(f"{len(pairs)} pairs of hosts are so far apart, fewer than {count}")
+    return [pairs[number] for number in rng.choice(len(pairs), count, replace=False)]
 
 
 def fabric_links(topology: Topology) -> list[LinkKey]:

@@ -99,7 +99,7 @@ def test_reports_are_as_often_as_the_mix_says() -> None:
 
 
 def test_flows_are_refused_where_there_are_too_few_hosts() -> None:
-    with pytest.raises(ValueError, match="has 96 pairs of hosts 3 switches apart, fewer than 97"):
+    with pytest.raises(ValueError, match="96 pairs of hosts are so far apart, fewer than 97"):
         flows_of(LEAF_SPINE, 97)
 
 

@@ -21,6 +21,7 @@ from collectors.feed import feed_pb2, links_pb2
 from collectors.feed import server as feed_server
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.server import FeedServer, FeedSettings
+from collectors.statistics.link_windows import figures_of, merged
 from collectors.values import DropRecord, HopRecord, JobNote, Snapshot
 from dataplane.clock import VirtualClock
 from dataplane.wire.completion import Completion
@@ -167,7 +168,14 @@ def test_snapshots_records_and_status_reach_the_client(address: str) -> None:
             while len(got) < 9:
                 got += await anext(records)
             assert got == [record for batch in heard for record in batch]
-            assert (await client.status()).counters == {"reports": 4, "records": 12}
+            counters = (await client.status()).counters
+            assert {"reports": 4, "records": 12}.items() <= counters.items()
+            assert counters[Count.FEED_BYTES] > 0
+            windows = await client.link_windows()
+            assert windows.places == collector.snapshot().links.places  # type: ignore[attr-defined]  # in columns
+            samples = figures_of(merged([windows.windows])).samples.tolist()
+            assert samples == [state.samples for state in collector.snapshot().links.values()]
+            assert (await client.snapshot()).links == collector.snapshot().links
 
     run(scenario)
 

@@ -67,8 +67,11 @@ class FiguresStore(PlainStore):
     def link(self, link: LinkKey) -> WindowFigures | None:
         return self._figures[KEYS.index(link)]
 
-    def link_columns(self) -> WindowColumns:
-        return WindowColumns(*(self._column(field.name) for field in fields(WindowColumns)))
+    def changed_links(self) -> NDArray[np.int64]:
+        return np.arange(len(KEYS))
+
+    def link_columns(self, places: NDArray[np.int64]) -> WindowColumns:
+        return WindowColumns(*(self._column(field.name)[places] for field in fields(WindowColumns)))
 
     def _column(self, name: str) -> NDArray[Any]:
         if name == "source":

@@ -18,6 +18,7 @@ from dataplane.native import (
     Array,
     address,
     array_at,
+    as_u32,
     as_u64,
     count_leading_zeros,
     kernel,
@@ -155,6 +156,7 @@ def clear_window(tables: TelemetryTables, row: u64) -> None:
     """Clear a window."""
     window = tables.windows.cells[row]
     buckets = buckets_of(tables, row)
+    tables.windows.touched[row] = 1
     column: u64 = 0
     while column < WINDOW_SLOTS:
         clear_slot(tables, window.slots[column], buckets, column, 0)
@@ -202,6 +204,7 @@ def add_to_window(  # noqa: PLR0917 - kernels have no keywords
     # A sample of now is not late, and changes only the lines of its slot, its count and its reading.
     if (number != tables.batch.slot_number or slot.number != number + 1) and not open_slot(tables, row, number):
         return False
+    tables.windows.touched[row] = 1
     slot.newest_ns = at_ns + beyond(slot.newest_ns, at_ns)
     if delay_ns != NONE64:
         add_delay(tables, row, slot, column, delay_ns, source)
@@ -250,6 +253,7 @@ def add_delay(  # noqa: PLR0917 - kernels have no keywords
 @kernel(inline=True)
 def count_delay(tables: TelemetryTables, row: u64, slot: SlotCell, column: u64, delay_ns: u64) -> None:
     """Take a delay from the slot's source."""
+    tables.windows.touched[row] = 1
     slot.delays += 1
     slot.total += delay_ns
     # Extremes are rare and easy to foresee: branches cost less than stores.
@@ -288,14 +292,20 @@ def add_tx(tables: TelemetryTables, window: WindowCell, at_ns: u64, nbytes: u64)
 
 
 @kernel
-def read_figures(tables: TelemetryTables, first: u64, count: u64, figures: Array[FiguresCell]) -> None:
-    """Fill the figures of windows that follow each other."""
+def read_figures(tables: TelemetryTables, count: u64, figures: Array[FiguresCell], rows: Array[u32]) -> u64:
+    """Fill the figures of the windows, among the first `count`, that have changed since; return how many, and which."""
+    changed: u64 = 0
     i: u64 = 0
     while i < count:
-        figures[i].known = tables.windows.cells[first + i].known
-        if figures[i].known != 0:
-            read_window(tables, first + i, figures[i])
+        if tables.windows.touched[i] != 0:
+            tables.windows.touched[i] = 0
+            figures[i].known = tables.windows.cells[i].known
+            if figures[i].known != 0:
+                read_window(tables, i, figures[i])
+            rows[changed] = as_u32(i)
+            changed += 1
         i += 1
+    return changed
 
 
 @kernel(inline=False)
@@ -346,7 +356,8 @@ def read_window(tables: TelemetryTables, row: u64, figures: FiguresCell) -> None
     if figures.samples != 0:
         figures.mean = total // figures.samples
         figures.weighted = weighted // weights
-        read_percentiles(buckets_of(tables, row), counted, least, figures)
+        if not read_few(window, counted, least, figures):
+            read_percentiles(buckets_of(tables, row), counted, least, figures)
 
 
 @kernel(inline=True)
@@ -359,6 +370,43 @@ def newest_of(window: WindowCell) -> u64:
 def is_inside(window: WindowCell, slot: SlotCell) -> bool:
     """Return whether a slot is one of the newest."""
     return slot.number + (WINDOW_SLOTS - 1) > window.newest_slot and slot.number != 0
+
+
+@kernel(inline=False)
+def read_few(window: WindowCell, counted: Array[u64], least: u64, figures: FiguresCell) -> bool:
+    """Fill the percentiles of a window whose slots have two delays at most; False for any other.
+
+    Their extremes are all their delays, so that no count need be read: most windows of a large fabric are such.
+    """
+    sorted_buckets = stack_array(u64, 2 * WINDOW_SLOTS)
+    count: u64 = 0
+    i: u64 = 0
+    while i < WINDOW_SLOTS:
+        slot = window.slots[i]
+        if counted[i] != 0:
+            if slot.delays > 2:
+                return False
+            count = insert(sorted_buckets, count, bucket_of(slot.least))
+            if slot.delays == 2:
+                count = insert(sorted_buckets, count, bucket_of(slot.greatest))
+        i += 1
+    half: u64 = (count + 1) // 2
+    figures.p50 = figures.greatest
+    figures.p99 = figures.greatest
+    if half < count:
+        figures.p50 = min(max(middle_of(sorted_buckets[half - 1]), least), figures.greatest)
+    return True
+
+
+@kernel(inline=True)
+def insert(numbers: Array[u64], count: u64, number: u64) -> u64:
+    """Put a number among sorted ones; return how many there are then."""
+    place: u64 = count
+    while place > 0 and numbers[place - 1] > number:
+        numbers[place] = numbers[place - 1]
+        place -= 1
+    numbers[place] = number
+    return count + 1
 
 
 @kernel(inline=False)

@@ -42,6 +42,10 @@ class Backups:
                 del self._kept[next(iter(self._kept))]
             self._kept[path] = self._backup(path)
 
+    def has(self, path: Path) -> bool:
+        """Return whether a path's backup is ready."""
+        return path in self._kept
+
     def backup(self, path: Path) -> Path | None:
         """Return a path's backup, None if there is no other path; quick after `prepare`."""
         self.prepare((path,))

@@ -120,6 +120,10 @@ class Network:
                 self.candidates(*pair, limit)
                 most -= 1
 
+    def is_prepared(self, ends: tuple[str, str]) -> bool:
+        """Return whether the candidates of a pair of switches were computed in advance, or no more can be."""
+        return ends in self._prepared or len(self._prepared) >= _REMEMBERED
+
     def ends(self, src_host: str, dst_host: str) -> tuple[str, str]:
         """Return the switches that two hosts are attached to."""
         return self.topology.attachment[src_host].node, self.topology.attachment[dst_host].node

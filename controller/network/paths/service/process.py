@@ -21,7 +21,7 @@ from controller.network.paths.settings import PathServerSettings
 from dataplane.clock import Clock, UtcClock
 from dataplane.daemon import Daemon, Lifecycle
 from dataplane.metrics_server import registry_of, serve_metrics
-from dataplane.running import run_until
+from dataplane.running import ready_promptly, run_until
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 
@@ -72,7 +72,7 @@ async def _serve(settings: PathServerSettings, lifecycle: Lifecycle[PathServerSe
     topology = load_topology(settings.topology)
     feed_settings = FeedClientSettings(address=settings.feed, tls=settings.tls)
     async with FeedClient(feed_settings, on_wait=LOGGER.warning, on_answer=LOGGER.info) as feed:
-        await serve(settings, topology, feed, UtcClock(), lifecycle.stop, on_ready=lifecycle.ready)
+        await serve(settings, topology, feed, UtcClock(), lifecycle.stop, on_ready=ready_promptly(lifecycle.ready))
 
 
 DAEMON: Final = Daemon("paths", PathServerSettings, _serve)

@@ -12,13 +12,13 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
 import grpc
 
+from collectors.errors import FeedError
 from collectors.feed import links_pb2, records_pb2
 from collectors.feed.records import records_message
 from collectors.feed.statuses import statuses_of
@@ -73,6 +73,8 @@ MAX_PENDING_BATCHES = 64
 """Batches of records waiting for the database; more are dropped and counted."""
 _LOOKS: Final = 4
 """Number of silence checks within the time after which a feed counts as silent."""
+_PREPARING: Final = 10
+"""This part, one over, of a round may be spent on preparing later ones."""
 MAX_PENDING_DECISIONS = 1024
 """Decisions waiting for one subscriber; more are dropped and counted."""
 
@@ -118,6 +120,10 @@ class Feed(Protocol):
 
     def signals(self, queue_frames: float, shortest_gap_ns: int) -> AsyncIterator[NetworkSignals]:
         """Yield signs that the network has changed."""
+        ...
+
+    async def snapshot(self) -> Snapshot:
+        """Return the state now."""
         ...
 
     async def note_moves(self, moves: Sequence[FlowMove]) -> None:
@@ -211,7 +217,7 @@ class PathServer:
         if self._feed_watch.is_old(taken_ns, now_ns):
             self.counters["stale_snapshots"] += 1
             return
-        result = await self._in_worker(partial(self._core.step, snapshot, now_ns, out_of_turn=out_of_turn))
+        result = await self._in_worker(partial(self._core.decide, snapshot, now_ns, out_of_turn=out_of_turn))
         self._round_ns = self._clock.now_ns() - now_ns
         self._signals.decided(moved=result is not None)
         self._last_step_ns = now_ns
@@ -241,10 +247,12 @@ class PathServer:
         while True:
             await self._woken.wait()
             self._woken.clear()
-            async with aclosing(feed.snapshots(self._settings.interval_ns)) as snapshots:
-                async for snapshot in snapshots:
-                    self._take(snapshot, out_of_turn=True)
-                    break
+            try:
+                snapshot = await feed.snapshot()
+            except FeedError:
+                # The stream of snapshots waits for a collector that is away, and says so.
+                continue
+            self._take(snapshot, out_of_turn=True)
 
     def _take(self, snapshot: Snapshot, *, out_of_turn: bool) -> None:
         taken_ns = snapshot.taken_ns + self._feed_time.offset_ns
@@ -274,7 +282,15 @@ class PathServer:
             self._arrived.clear()
             if self._newest is not None:
                 snapshot, taken_ns, out_of_turn = self._newest
+                published = self._routes
                 await self.step(snapshot, taken_ns, out_of_turn=out_of_turn)
+                if self._routes is published:
+                    await self._in_worker(partial(self._core.prepare, self._until_due()))
+
+    def _until_due(self) -> Callable[[], bool]:
+        """Return whether to stop work that can wait: a state has arrived, or the work has had its share of a round."""
+        until_ns = self._clock.now_ns() + self._settings.interval_ns // _PREPARING
+        return lambda: self._arrived.is_set() or self._clock.now_ns() >= until_ns
 
     async def _receive(self, feed: Feed) -> None:
         async for records in feed.record_columns(self._settings.records.reports_per_s):

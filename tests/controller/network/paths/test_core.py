@@ -78,6 +78,22 @@ def test_probes_of_links_are_no_flows_that_could_be_moved(topology: Topology) ->
     assert core.flows == 0
 
 
+def test_rounds_are_prepared_until_it_is_enough(topology: Topology) -> None:
+    core = PathServerCore(topology, SETTINGS, flows=MANAGED)
+    core.decide(snapshot(topology), 0)
+    asked: list[bool] = []
+
+    def is_enough() -> bool:
+        asked.append(True)
+        return len(asked) > 1
+
+    core.prepare(is_enough)
+    assert len(asked) == 2
+    core.prepare(lambda: False)
+    core.prepare(is_enough)
+    assert len(asked) == 2, "nothing is left to prepare"
+
+
 def test_flows_are_discovered_from_telemetry_and_forgotten(topology: Topology) -> None:
     core = PathServerCore(topology, SETTINGS, forget_after_ns=500 * MS)
     assert core.step(snapshot(topology, queues={"ab": 40}), 0) is None

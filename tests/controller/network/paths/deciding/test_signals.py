@@ -48,12 +48,30 @@ def test_flows_that_outgrow_a_link_make_a_round_due(signals: Signals) -> None:
 
 def test_rounds_are_fewer_while_nothing_moves_but_never_too_few(signals: Signals) -> None:
     due = []
-    for now_ns in range(0, 1000 * MS, MS):
+    for now_ns in range(0, 1300 * MS, MS):
         if observe(signals, QUEUED, now_ns):
             due.append(now_ns)
             signals.decided(moved=False)
     gaps = [later - earlier for earlier, later in pairwise(due)]
-    assert gaps[:3] == [2 * LEAST_GAP_NS, 4 * LEAST_GAP_NS, 100 * MS]
-    assert set(gaps[3:]) == {100 * MS}
+    assert gaps[:4] == [2 * LEAST_GAP_NS, 4 * LEAST_GAP_NS, 8 * LEAST_GAP_NS, 16 * LEAST_GAP_NS]
+    assert max(gaps) <= 10 * 100 * MS
     signals.decided(moved=True)
     assert observe(signals, QUEUED, due[-1] + LEAST_GAP_NS)
+
+
+def test_a_queue_twice_as_long_as_those_in_vain_is_news(signals: Signals) -> None:
+    for now_ns in (0, 100 * MS, 300 * MS):
+        assert observe(signals, QUEUED, now_ns)
+        signals.decided(moved=False)
+    assert not observe(signals, NetworkSignals(queue_frames=17), 350 * MS)
+    assert not observe(signals, NetworkSignals(queue_frames=18), 300 * MS + LEAST_GAP_NS - 1)
+    assert observe(signals, NetworkSignals(queue_frames=18), 350 * MS)
+    signals.decided(moved=False)
+    assert not observe(signals, NetworkSignals(queue_frames=18), 400 * MS), "now in vain, too"
+
+
+def test_queues_in_vain_are_forgotten_after_a_second(signals: Signals) -> None:
+    assert observe(signals, NetworkSignals(queue_frames=400), 0)
+    signals.decided(moved=False)
+    assert not observe(signals, NetworkSignals(queue_frames=400), LEAST_GAP_NS)
+    assert observe(signals, NetworkSignals(queue_frames=400), 1001 * MS)

@@ -67,6 +67,9 @@ class FakeFeed:
         while True:
             yield await self.waiting.get()
 
+    async def snapshot(self) -> Snapshot:
+        return await self.waiting.get()
+
     async def record_columns(self, reports_per_s: int | None = None) -> AsyncIterator[RecordColumns]:
         assert reports_per_s == RecordSettings().reports_per_s
         yield RecordColumns.of(())

@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import grpc
 from litestar import Router
 
 from controller.apiserver.listing import IndexedRegistry
@@ -29,7 +28,7 @@ from controller.apiserver.server.metrics import Metrics
 from controller.apiserver.service import Service
 from controller.apiserver.sessions.board import SessionBoard
 from controller.apiserver.sessions.service import SessionService
-from controller.apiserver.settings import ApiLimits, ApiSettings, AuditSettings, EtcdPlace, StoragePlace
+from controller.apiserver.settings import ApiLimits, ApiSettings, AuditSettings, StoragePlace
 from controller.apiserver.storage import Storage
 from controller.apiserver.storage.sqlite import SqliteStorage
 from controller.apiserver.tokens import Identities, Tokens
@@ -40,7 +39,6 @@ from controller.common.http_server import HttpServer, address_of, listening_at
 from dataplane.clock import MonotonicClock
 from dataplane.daemon import Daemon, Lifecycle, Reload
 from dataplane.errors import MillraceError
-from dataplane.given import SECRET_BYTES, read_given
 from dataplane.metrics_server import registry_of, serve_metrics
 from dataplane.rpc.access.tls import TlsFiles, check_current, load_into, server_context
 from dataplane.rpc.addresses import is_unix
@@ -217,23 +215,12 @@ async def opened(place: StoragePlace) -> AsyncIterator[Storage]:
     if place.etcd is not None:
         from controller.apiserver.storage.etcd import EtcdSettings, EtcdStorage  # noqa: PLC0415 - an extra
 
-        settings = EtcdSettings(place.etcd.target, place.etcd.root, _credentials(place.etcd), place.etcd.timeout_s)
+        settings = EtcdSettings(place.etcd.target, place.etcd.root, place.etcd.credentials(), place.etcd.timeout_s)
         storage: Storage = EtcdStorage(settings)
     else:
         storage = await SqliteStorage.open(str(place.sqlite))
     async with storage:
         yield storage
-
-
-def _credentials(place: EtcdPlace) -> grpc.ChannelCredentials | None:
-    if place.ca is None:
-        return None
-    try:
-        parts = [None if file is None else read_given(file, SECRET_BYTES) for file in (place.ca, place.private_key)]
-        certificate = None if place.certificate is None else read_given(place.certificate, SECRET_BYTES)
-    except OSError as error:
-        raise ApiError(f"etcd's {error.filename}: {error.strerror}") from None
-    return grpc.ssl_channel_credentials(parts[0], parts[1], certificate)
 
 
 def _tls(settings: ApiSettings) -> tuple[TlsFiles | None, ssl.SSLContext | None]:

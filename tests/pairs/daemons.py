@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,12 @@ from typing import Any, TypeVar
 from finsy.proto import p4r
 
 from controller.common.errors import ControllerError, PathError
+from controller.common.standby.values import StandbyStatus
 from controller.network.features import Features
 from controller.network.intents import FlowSpec, RouteSet
 from controller.network.p4runtime.in_process import InProcessSession
 from controller.network.p4runtime.session import fabric_program, load_schema
+from controller.network.paths.records.values import PathServerStatus
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
 from controller.network.reconcile import diff
 from controller.network.status.service import ControllerClient, ControllerClientSettings
@@ -44,8 +46,6 @@ links: [{a: s1, b: s2}, {a: s2, b: s4}, {a: s1, b: s3}, {a: s3, b: s4}]
 """
 WAYS = ("s1", "s2", "s4"), ("s1", "s3", "s4")
 FLOWS = tuple(FlowSpec("h1", "h4", 17, 1000 + number, 2000) for number in range(16))
-_ALONE_ID = 1 << 64
-"""Election ids from here on are fencing tokens."""
 
 T = TypeVar("T")
 
@@ -77,8 +77,13 @@ class RecordingCore(P4RuntimeCore):
 class Pairs:
     """The daemons, by name: `paths-a`, `paths-b`, `controller-a`, `controller-b`, and the collector."""
 
+    @staticmethod
+    def names() -> tuple[str, ...]:
+        """Return the names of the daemons in pairs."""
+        return "paths-a", "paths-b", "controller-a", "controller-b"
+
     def __init__(self, folder: Path, standby: Mapping[str, Mapping[str, Any]]) -> None:
-        """`standby` has the block of settings of each holder, `a` and `b`."""
+        """`standby` has the block of settings of each daemon in a pair."""
         self.folder = folder
         file = folder / "ring.yaml"
         file.write_text(RING, encoding="utf-8")
@@ -89,11 +94,11 @@ class Pairs:
             node.name: InProcessSession(node.name, node.node_id, self.cores[node.name], schema)
             for node in self.topology.switches
         }
-        self.address = ",".join(f"unix:{folder}/paths-{holder}.sock" for holder in standby)
+        self.address = ",".join(f"unix:{folder}/{name}.sock" for name in standby if name.startswith("paths"))
         self.daemons = {"collector": self._collector(str(file))}
-        for holder, block in standby.items():
-            self.daemons[f"paths-{holder}"] = self._path_server(str(file), holder, block)
-            self.daemons[f"controller-{holder}"] = self._controller(str(file), holder, block)
+        for name, block in standby.items():
+            make = self._path_server if name.startswith("paths") else self._controller
+            self.daemons[name] = make(str(file), name, block)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -108,7 +113,7 @@ class Pairs:
     def active(self, kind: str) -> str | None:
         """Return the name of the active daemon of a kind, None without one; daemons that do not answer count not."""
         names = [name for name in self.daemons if name.startswith(f"{kind}-")]
-        return next((name for name in names if self._is_active(name)), None)
+        return next((name for name in names if (role := self.role(name)) is not None and role.is_active), None)
 
     def other(self, name: str) -> str:
         """Return the other daemon of a pair."""
@@ -123,10 +128,10 @@ class Pairs:
         """Return the set of routes in force."""
         return self.ask(lambda client: client.current_routes())
 
-    def ask(self, ask: Callable[[RouteClient], Any], timeout_s: float = 0.5) -> Any:  # noqa: ANN401 - as the call
-        """Return the answer of the active path server."""
+    def ask(self, ask: Callable[[RouteClient], Awaitable[T]], timeout_s: float = 0.5) -> T:
+        """Return the answer of the active path server; raise PathError after `timeout_s` at each of the pair."""
 
-        async def asking() -> Any:  # noqa: ANN401
+        async def asking() -> T:
             settings = RouteClientSettings(address=self.address, timeout_ns=round(timeout_s * 1e9))
             async with RouteClient(settings) as client:
                 return await ask(client)
@@ -185,16 +190,27 @@ class Pairs:
 
         return asyncio.run(asking())
 
-    def _is_active(self, name: str) -> bool:
+    def is_standing_by(self, name: str) -> bool:
+        """Return whether a daemon answers, and is not active."""
+        role = self.role(name)
+        return role is not None and not role.is_active
+
+    def token(self, name: str) -> int:
+        """Return the fencing token of an active daemon."""
+        role = self.role(name)
+        assert role is not None, f"{name} does not answer"
+        assert role.token is not None, f"{name} is not active"
+        return role.token
+
+    def role(self, name: str) -> StandbyStatus | None:
+        """Return a daemon's own view of its role, None if it does not answer."""
         with suppress(ControllerError, TimeoutError):
             if name.startswith("controller"):
-                standby = self.status(name).standby
-            else:
-                standby = asyncio.run(self._path_status(name)).standby
-            return standby is not None and standby.is_active
-        return False
+                return self.status(name).standby
+            return asyncio.run(self._path_status(name)).standby
+        return None
 
-    async def _path_status(self, name: str) -> Any:  # noqa: ANN401
+    async def _path_status(self, name: str) -> PathServerStatus:
         settings = RouteClientSettings(address=f"unix:{self.folder}/{name}.sock", timeout_ns=500_000_000)
         async with RouteClient(settings) as client:
             return await client.status()
@@ -210,26 +226,26 @@ class Pairs:
         }
         return Daemon("collector", ("collector", "serve"), settings, self.folder)
 
-    def _path_server(self, topology: str, holder: str, standby: Mapping[str, Any]) -> Daemon:
+    def _path_server(self, topology: str, name: str, standby: Mapping[str, Any]) -> Daemon:
         settings = {
             "topology": topology,
             "feed": f"unix:{self.folder}/collector.sock",
-            "listen": f"unix:{self.folder}/paths-{holder}.sock",
-            "records": {"database": f"{self.folder}/paths-{holder}.sqlite", "reports_per_s": 0},
-            "standby": {"holder": f"paths-{holder}", **standby},
+            "listen": f"unix:{self.folder}/{name}.sock",
+            "records": {"database": f"{self.folder}/{name}.sqlite", "reports_per_s": 0},
+            "standby": {"holder": name, **standby},
         }
-        return Daemon(f"paths-{holder}", ("paths", "serve"), settings, self.folder)
+        return Daemon(name, ("paths", "serve"), settings, self.folder)
 
-    def _controller(self, topology: str, holder: str, standby: Mapping[str, Any]) -> Daemon:
+    def _controller(self, topology: str, name: str, standby: Mapping[str, Any]) -> Daemon:
         settings = {
             "topology": topology,
             "switches": f"unix:{self.folder}/{{name}}.sock",
             "path_server": self.address,
-            "listen": f"unix:{self.folder}/controller-{holder}.sock",
-            "standby": {"holder": f"controller-{holder}", **standby},
+            "listen": f"unix:{self.folder}/{name}.sock",
+            "standby": {"holder": name, **standby},
             "retry": {"drain": "20ms", "longest_wait": "300ms"},
         }
-        return Daemon(f"controller-{holder}", ("controller", "serve"), settings, self.folder)
+        return Daemon(name, ("controller", "serve"), settings, self.folder)
 
 
 def _core(node: SwitchNode) -> RecordingCore:

@@ -267,6 +267,13 @@ class RouteClient(ServiceClient):
             return records_of(await self._ask("GetRecords", self._request(RECORD_QUERY, query), records_pb2.HopRecords))
 
     async def status(self) -> PathServerStatus:
-        """Return the path server's counters; raise PathError when it cannot be reached."""
+        """Return the path server's counters, of a pair the active one's; raise PathError when it cannot be reached."""
+        if self._pair:
+            answers = await asyncio.gather(*(one.status() for one in self._pair), return_exceptions=True)
+            roles = [answer for answer in answers if isinstance(answer, PathServerStatus)]
+            active = [role for role in roles if role.standby is None or role.standby.is_active]
+            if roles:
+                return (active or roles)[0]
+            raise next(answer for answer in answers if isinstance(answer, BaseException))
         with self._decoding():
             return STATUS.value(await self._ask("GetStatus", pb.GetStatusRequest(), pb.Status))

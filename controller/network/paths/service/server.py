@@ -435,6 +435,7 @@ class PathServer:
 
     async def _serve_explanation(self, request: pb.Flow) -> pb.Explanation:
         flow = flow_asked(request)
+        self._refuse_standby()
         return await self._answer(lambda: EXPLANATION.message(self._explain(flow)))
 
     def _explain(self, flow: FlowSpec) -> Explanation:
@@ -483,10 +484,12 @@ class PathServer:
 
     async def _serve_foresee_drain(self, request: pb.DrainChange) -> pb.DrainEffect:
         change, now_ns = drain_asked(request), self._clock.now_ns()
+        self._refuse_standby()
         return DRAIN_EFFECT.message(await self._answer(lambda: self._core.foresee_drain(change, now_ns)))
 
     async def _serve_drains(self, _: pb.GetDrainsRequest) -> pb.DrainList:
         now_ns = self._clock.now_ns()
+        self._refuse_standby()
         return DRAIN_LIST.message(await self._answer(lambda: self._core.drains(now_ns)))
 
     async def _serve_note_links(self, request: links_pb2.LinkStatuses) -> pb.NoteLinksResponse:

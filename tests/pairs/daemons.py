@@ -191,9 +191,9 @@ class Pairs:
         return asyncio.run(asking())
 
     def is_standing_by(self, name: str) -> bool:
-        """Return whether a daemon answers, and is not active."""
+        """Return whether a daemon answers, is not active, and sees that the other one is."""
         role = self.role(name)
-        return role is not None and not role.is_active
+        return role is not None and not role.is_active and not role.problem and role.active_holder == self.other(name)
 
     def token(self, name: str) -> int:
         """Return the fencing token of an active daemon."""

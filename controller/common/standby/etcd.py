@@ -19,6 +19,12 @@ from dataplane.rpc.addresses import target_of
 from dataplane.rpc.options import foreign_options
 
 _PROBE_MS: Final = 1_000
+_RECONNECT: Final = [
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),  # the time for an attempt; by default 20 s, too long in a partition
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+]
+"""After a partition the member is asked again within a second; by default gRPC waits up to two minutes."""
 
 
 class EtcdLeases(LeaseStorage):
@@ -27,7 +33,7 @@ class EtcdLeases(LeaseStorage):
     def __init__(self, place: EtcdPlace, timeout_s: float) -> None:
         """Limit each call to `timeout_s`; raise StorageError for unreadable certificates."""
         self._place, self._timeout_s = place, timeout_s
-        credentials, options = place.credentials(), foreign_options(_PROBE_MS)
+        credentials, options = place.credentials(), [*foreign_options(_PROBE_MS), *_RECONNECT]
         targets = [target_of(address) for address in place.addresses]
         self._channels = [
             grpc.insecure_channel(target, options=options)

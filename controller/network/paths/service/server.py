@@ -254,7 +254,8 @@ class PathServer:
             return
         # A first round compiles and loads for a while: it is over before anybody relies on this one.
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._computed.wait(), _FIRST_ROUND_S)
+            async with asyncio.timeout(_FIRST_ROUND_S):
+                await self._computed.wait()
         await until_active(self._lease)
         token = self._lease.check()
         while True:

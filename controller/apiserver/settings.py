@@ -15,6 +15,7 @@ from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.common.etcd import EtcdPlace
 from controller.common.http_connections import ConnectionLimits
 from controller.common.http_server import HttpLimits
+from controller.common.standby.settings import StandbySettings
 from dataplane.config import Settings, Strict
 from dataplane.rpc.addresses import is_loopback, is_unix
 
@@ -259,10 +260,15 @@ class ApiSettings(Strict, frozen=True):
     view: ViewSettings | None = None
     """If set, serve the operators' page at / of addresses HOST:PORT."""
 
+    standby: StandbySettings | None = None
+    """The lease of a pair of API servers on one SQLite file; null: this one runs alone. Servers on etcd need none."""
+
     metrics: MetricsSettings | None = None
     """Prometheus endpoint besides /metrics of the API's own addresses; default: none."""
 
     def __post_init__(self) -> None:
+        if self.standby is not None and self.storage.etcd is not None:
+            raise ValueError("standby: servers that share an etcd are all active, without a lease")
         open_to_all = next((address for address in self.listen or () if not is_own(address)), None)
         if open_to_all is not None and self.tls is None:
             raise ValueError(f"listen: {open_to_all} is neither loopback nor a UNIX socket: set tls")

@@ -1,14 +1,15 @@
 """Failover time after a controller dies silently: how long a switch trusts it, and when the next one is primary.
 
 - controller_takeover*_s: one that runs alone, and a next one that starts at that moment.
-- takeover_s: of a pair (docs/network/standby.md), the longest of sqlite_* and etcd_* below: a path server or a controller
-  that is active is killed (SIGKILL), stopped (SIGSTOP), or cut off from etcd, until switches accept what the other one
+- takeover_s: of a pair (docs/network/standby.md), the longest of sqlite_* and etcd_* below: the active path server or
+  controller is killed (SIGKILL), stopped (SIGSTOP), or cut off from etcd, until switches accept what the other one
   wants: of a controller a pin that came meanwhile, of a path server a pin that it is asked for. Four switches, each
   daemon a process; etcd's figures are null without an etcd on the PATH.
 
-Of the first: real daemons' sessions over TCP, and a path between them that stops forwarding with all connections open, as when a
-machine loses power or a cable is cut. The next controller starts at that moment: once with the id of the dead one,
-whose loss the switch must first detect by its default keepalive, and once with the default id, taken from its start.
+Of the first: real daemons' sessions over TCP, and a path between them that stops forwarding with all connections open,
+as when a machine loses power or a cable is cut. The next controller starts at that moment: once with the id of the dead
+one, whose loss the switch must first detect by its default keepalive, and once with the default id, taken from its
+start.
 
     .venv/bin/python tests/benchmarks/takeover.py
 """

@@ -6,8 +6,9 @@ The switches serve P4Runtime from this process, so that a test sees which writes
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,8 @@ links: [{a: s1, b: s2}, {a: s2, b: s4}, {a: s1, b: s3}, {a: s3, b: s4}]
 """
 WAYS = ("s1", "s2", "s4"), ("s1", "s3", "s4")
 FLOWS = tuple(FlowSpec("h1", "h4", 17, 1000 + number, 2000) for number in range(16))
+
+_HANG_S = 300.0
 
 T = TypeVar("T")
 
@@ -94,6 +97,8 @@ class Pairs:
             node.name: InProcessSession(node.name, node.node_id, self.cores[node.name], schema)
             for node in self.topology.switches
         }
+        # One loop for all questions: gRPC's poller does not survive many of them in one process.
+        self._loop = asyncio.new_event_loop()
         self.address = ",".join(f"unix:{folder}/{name}.sock" for name in standby if name.startswith("paths"))
         self.daemons = {"collector": self._collector(str(file))}
         for name, block in standby.items():
@@ -103,7 +108,12 @@ class Pairs:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Serve the switches and run the daemons; all are active or stand by when the block begins."""
+        asking = threading.Thread(target=self._loop.run_forever, name="questions", daemon=True)
+        asking.start()
         with ExitStack() as stack:
+            stack.callback(self._loop.close)
+            stack.callback(asking.join)
+            stack.callback(self._loop.call_soon_threadsafe, self._loop.stop)
             for name, core in self.cores.items():
                 stack.enter_context(P4RuntimeServer(core, [f"unix:{self.folder}/{name}.sock"]))
             for daemon in self.daemons.values():
@@ -136,7 +146,7 @@ class Pairs:
             async with RouteClient(settings) as client:
                 return await ask(client)
 
-        return asyncio.run(asking())
+        return self._run(asking())
 
     def is_settled(self) -> bool:
         """Return whether every switch holds exactly what the routes in force ask for, nothing twice, nothing else."""
@@ -188,7 +198,10 @@ class Pairs:
             async with ControllerClient(settings) as client:
                 return await asyncio.wait_for(client.status(), 0.5)
 
-        return asyncio.run(asking())
+        return self._run(asking())
+
+    def _run(self, question: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(question, self._loop).result(_HANG_S)
 
     def is_standing_by(self, name: str) -> bool:
         """Return whether a daemon answers, is not active, and sees that the other one is."""
@@ -207,7 +220,7 @@ class Pairs:
         with suppress(ControllerError, TimeoutError):
             if name.startswith("controller"):
                 return self.status(name).standby
-            return asyncio.run(self._path_status(name)).standby
+            return self._run(self._path_status(name)).standby
         return None
 
     async def _path_status(self, name: str) -> PathServerStatus:

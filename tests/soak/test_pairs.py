@@ -1,4 +1,4 @@
-"""Pairs of daemons fail again and again, in any order, while flows are moved: tables stay whole, nobody stale writes."""
+"""Pairs of daemons fail again and again, in any order: tables are whole, and no stale write is accepted."""
 
 from __future__ import annotations
 

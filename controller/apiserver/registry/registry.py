@@ -16,6 +16,7 @@ from controller.apiserver.registry.selection import ALL, Selection
 from controller.apiserver.resources import Kind, Metadata, Resource
 from controller.apiserver.resources.base import R
 from controller.apiserver.storage import Delete, Expected, Put, Storage, Stored
+from controller.apiserver.storage.fences import FENCE
 from controller.apiserver.storage.values import ABSENT
 from controller.common.errors import (
     CompactedError,
@@ -171,6 +172,10 @@ class Registry:
         self._encoded.update((key, encoded) for key, encoded in made.items() if encoded is not None)
         try:
             with away():
+                fence = FENCE.get()
+                if fence is not None:
+                    more, conditions = await fence.guard(self.storage)
+                    changes, expected = (*changes, *more), (*expected, *conditions)
                 revision = await self.storage.transact(changes, expected=expected)
         except BaseException:
             for key in wanted:

@@ -26,6 +26,10 @@ Serve = Callable[[Lease | None, asyncio.Event], Awaitable[None]]
 """Serves until the event is set: with a lease as standby until it is held, then as the active one. Without: alone."""
 
 
+MayDecide = Callable[[], Awaitable[None]]
+"""Returns once a daemon may decide: at once, or of a pair when it is active."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A daemon of a pair: its kind, which by default names the lease, the address that clients know, and its log."""
@@ -78,6 +82,10 @@ async def until_active(lease: Lease | None) -> None:
         lease.stand()
     while lease is not None and lease.token is None:
         await asyncio.sleep(_ATTENTION_S)
+
+
+async def at_once() -> None:
+    """Let a daemon that runs alone decide."""
 
 
 async def until_over(lease: Lease) -> None:

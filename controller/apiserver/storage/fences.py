@@ -37,9 +37,14 @@ class Fence:
     def __str__(self) -> str:
         return f"{self.name} {self.token}"
 
+    @property
+    def key(self) -> str:
+        """The key that has the highest token."""
+        return f"/fences/{self.name}"
+
     async def guard(self, storage: Storage) -> tuple[tuple[Change, ...], tuple[Expected, ...]]:
         """Return what a write must add to its transaction; raise StaleError if another holder has written since."""
-        key = f"/fences/{self.name}"
+        key = self.key
         stored = await storage.get(key)
         newest = 0 if stored is None else int(stored.value)
         if newest > self.token:

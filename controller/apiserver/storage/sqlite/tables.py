@@ -57,8 +57,7 @@ class Tables:
 
     def commit(self) -> None:
         """Commit all writes to disk; raise StorageError, with nothing written, if another token is in force."""
-        if self._token is not None and self._revision("token") != self._token:
-            raise StorageError(f"{self.database.path}: another API server is active: token {self._token} is not")
+        self._check_token()
         self._write("UPDATE revisions SET revision = ? WHERE name = 'newest'", (self.newest,))
         self.database.commit()
 
@@ -170,6 +169,10 @@ class Tables:
         self._write("UPDATE revisions SET revision = ? WHERE name = 'compacted'", (revision,))
         self.compacted = revision
 
+    def _check_token(self) -> None:
+        if self._token is not None and self._revision("token") != self._token:
+            raise StorageError(f"{self.database.path}: another API server is active: token {self._token} is not")
+
     def _fence(self, token: int) -> None:
         with self.database.transaction() as connection:
             row = connection.execute("SELECT revision FROM revisions WHERE name = 'token'").fetchone()
@@ -179,6 +182,7 @@ class Tables:
             connection.execute("INSERT OR REPLACE INTO revisions VALUES ('token', ?)", (token,))
 
     def _write(self, statement: str, parameters: tuple[object, ...]) -> None:
+        self._check_token()  # before a statement fails for another reason: what is known here is old
         self.writes += 1
         self.database.write(statement, parameters)
 

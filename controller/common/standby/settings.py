@@ -9,14 +9,14 @@ from typing import Annotated
 from msgspec import Meta, field
 
 from controller.common.etcd import EtcdPlace
-from dataplane.config import Strict
+from dataplane.config import Settings
 
 
 def _own_name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-class StandbySettings(Strict, frozen=True):
+class StandbySettings(Settings, frozen=True):
     """The lease by which one of several daemons is active; the others stand by.
 
     All of them name the same storage, `name` and `lease`.

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from controller.common.errors import PathError
+from dataplane.local.deadline import LocalDeadline
 from tests.black_hole import BlackHole
 from tests.controller.apiserver.storage.etcd_process import Etcd
 from tests.pairs.daemons import FLOWS, WAYS, Pairs
 from tests.waiting import wait_until
 
 _ASK_S = 0.2
+_PIN_S = 0.05
+_LIMIT_S = 30.0
 
 
 class Failure(StrEnum):
@@ -49,11 +52,18 @@ class Setting:
         token, routes_token = pairs.token(name), pairs.routes().token
         self._fail(name, failure)
         failed_s = time.monotonic()
-        number = self._pin(routes_token if kind == "paths" else 0)
-        pinned_s = time.monotonic()
-        after = token if kind == "controller" else 0
-        wait_until(lambda: pairs.first_write_s(pinned_s if kind == "paths" else failed_s, after) is not None, number)
-        acted_s = pairs.first_write_s(pinned_s if kind == "paths" else failed_s, after)
+        if kind == "paths":
+            number = self._pin(routes_token)
+            pinned_s = time.monotonic()
+            wait_until(lambda: pairs.first_write_s(pinned_s, 0) is not None, number)
+            acted_s = pairs.first_write_s(pinned_s, 0)
+        else:
+            # Further pins until the other one has something to do: one that is cut off writes until its lease ends.
+            limit = LocalDeadline(_LIMIT_S, "a takeover")
+            while (acted_s := pairs.first_write_s(failed_s, token)) is None:
+                assert not limit.has_passed(), self._pin(0)
+                self._pin(0)
+                time.sleep(_PIN_S)
         assert acted_s is not None, "it was waited for"
         return acted_s - failed_s
 

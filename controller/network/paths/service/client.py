@@ -125,7 +125,7 @@ class RouteClient(ServiceClient):
         for client in self._pair:
             await client.__aexit__(kind, error, traceback)
 
-    async def routes(self) -> AsyncIterator[RouteSet]:
+    async def routes(self) -> AsyncGenerator[RouteSet, None]:
         """Yield the full set of routes in force, then each newer one, endlessly, across restarts of the path server.
 
         Of several path servers all are followed. A set with a lower fencing token than an earlier one is refused.

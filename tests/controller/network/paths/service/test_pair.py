@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -75,22 +76,24 @@ async def running(topology: Topology, folder: Path) -> AsyncIterator[tuple[Serve
                 records=RecordSettings(database=str(folder / f"{name}.db")),
             )
             stop, ready = asyncio.Event(), asyncio.Event()
-            serving = serve(
-                settings, topology, feed, VirtualClock(), stop, on_ready=lambda _, ready=ready: ready.set(), lease=lease
-            )
+            serving = serve(settings, topology, feed, VirtualClock(), stop, on_ready=_setting(ready), lease=lease)
             task = asyncio.create_task(serving)
             stack.push_async_callback(_ended, task, stop)
             await ready.wait()
             feed.waiting.put_nowait(congested(topology))
             servers.append(Server(address, lease, time, feed))
         for server in servers:
-            await until(lambda server=server: is_candidate(server))  # type: ignore[misc]
+            await until(partial(is_candidate, server))
         yield servers[0], servers[1]
 
 
 def is_candidate(server: Server) -> bool:
     """Return whether a server has computed its first round."""
     return server.lease._is_candidate
+
+
+def _setting(event: asyncio.Event) -> Callable[[str], None]:
+    return lambda _: event.set()
 
 
 async def _ended(task: asyncio.Task[None], stop: asyncio.Event) -> None:

@@ -1,7 +1,7 @@
 """SQLite as this project uses it: one file, one connection, WAL, and every failure an error that names the file.
 
-Two processes with one file would overwrite each other's changes: a lock file next to it keeps the second out. A reader
-takes no lock, and changes nothing.
+Two processes with one file would overwrite each other's changes: a lock file next to it keeps the second out, unless
+its layout is made for several. A reader takes no lock, and changes nothing.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class Layout:
     """Maximum wait of a write for a reader's transaction."""
     exclusive: bool = False
     """True if no other process may even read the file while one has it."""
+    shared: bool = False
+    """True if several processes write the file, in transactions; no lock file keeps the others out."""
     migrations: Mapping[int, Migration] = field(default_factory=dict[int, Migration])
     """Migrations by their source version; a file of any other version is refused."""
 
@@ -65,7 +67,8 @@ class Database:
         """
         self.path, self._layout, self._read_only = path, layout, read_only
         self._is_written = False
-        self._lock = None if read_only or path == IN_MEMORY else self._take()
+        is_own = not (read_only or layout.shared or path == IN_MEMORY)
+        self._lock = self._take() if is_own else None
         with ExitStack() as undo:
             undo.callback(self._release)
             if not read_only:

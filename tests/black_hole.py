@@ -28,6 +28,10 @@ class BlackHole:
         """Let nothing through any more, in either direction, with all connections open."""
         self._open.clear()
 
+    def restore(self) -> None:
+        """Forward again; what was swallowed is gone, so connections that carried something break."""
+        self._open.set()
+
     def __enter__(self) -> BlackHole:
         self._thread.start()
         return self

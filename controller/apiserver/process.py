@@ -13,7 +13,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import grpc
 from litestar import Router
 
 from controller.apiserver.listing import IndexedRegistry
@@ -29,7 +28,7 @@ from controller.apiserver.server.metrics import Metrics
 from controller.apiserver.service import Service
 from controller.apiserver.sessions.board import SessionBoard
 from controller.apiserver.sessions.service import SessionService
-from controller.apiserver.settings import ApiLimits, ApiSettings, AuditSettings, EtcdPlace, StoragePlace
+from controller.apiserver.settings import ApiLimits, ApiSettings, AuditSettings, StoragePlace
 from controller.apiserver.storage import Storage
 from controller.apiserver.storage.sqlite import SqliteStorage
 from controller.apiserver.tokens import Identities, Tokens
@@ -37,10 +36,11 @@ from controller.apiserver.watching import WatchLimits
 from controller.common.errors import ApiError
 from controller.common.http_connections import ConnectionBook
 from controller.common.http_server import HttpServer, address_of, listening_at
+from controller.common.standby.lease import Lease
+from controller.common.standby.pair import Member, ready_once, serve_in_pair, until_active
 from dataplane.clock import MonotonicClock
 from dataplane.daemon import Daemon, Lifecycle, Reload
 from dataplane.errors import MillraceError
-from dataplane.given import SECRET_BYTES, read_given
 from dataplane.metrics_server import registry_of, serve_metrics
 from dataplane.rpc.access.tls import TlsFiles, check_current, load_into, server_context
 from dataplane.rpc.addresses import is_unix
@@ -76,8 +76,11 @@ async def serve(
     *,
     again: asyncio.Event | None = None,
     follow: Follow | None = None,
+    token: int | None = None,
 ) -> None:
     """Serve until `stop` is set; raise MillraceError for an unusable address, file or storage.
+
+    `token` is the fencing token of a server in a pair.
 
     `on_ready` gets one line with the address, once resources and tokens have been read. Whenever `again` is set the
     certificates are reloaded and the audit log is reopened. `follow` keeps the page's network current instead of the
@@ -88,7 +91,7 @@ async def serve(
     async with AsyncExitStack() as stack:
         audit = _audit_log(settings.audit)
         stack.callback(audit.close)
-        storage = await stack.enter_async_context(opened(settings.storage))
+        storage = await stack.enter_async_context(opened(settings.storage, token))
         listening = [
             (address, stack.enter_context(listening_at(address, "cannot serve the API", ApiError)))
             for address in settings.addresses
@@ -212,28 +215,26 @@ def _browsers(settings: ApiSettings, shown: Page, gate: Gate, identities: Identi
 
 
 @asynccontextmanager
-async def opened(place: StoragePlace) -> AsyncIterator[Storage]:
-    """Open a storage for the duration of the context; raise StorageError."""
+async def opened(place: StoragePlace, token: int | None = None) -> AsyncIterator[Storage]:
+    """Open a storage for the duration of the context, of a pair with a fencing token; raise StorageError."""
     if place.etcd is not None:
         from controller.apiserver.storage.etcd import EtcdSettings, EtcdStorage  # noqa: PLC0415 - an extra
 
-        settings = EtcdSettings(place.etcd.target, place.etcd.root, _credentials(place.etcd), place.etcd.timeout_s)
+        settings = EtcdSettings(place.etcd.target, place.etcd.root, place.etcd.credentials(), place.etcd.timeout_s)
         storage: Storage = EtcdStorage(settings)
     else:
-        storage = await SqliteStorage.open(str(place.sqlite))
+        storage = await SqliteStorage.open(str(place.sqlite), token)
     async with storage:
         yield storage
 
 
-def _credentials(place: EtcdPlace) -> grpc.ChannelCredentials | None:
-    if place.ca is None:
-        return None
-    try:
-        parts = [None if file is None else read_given(file, SECRET_BYTES) for file in (place.ca, place.private_key)]
-        certificate = None if place.certificate is None else read_given(place.certificate, SECRET_BYTES)
-    except OSError as error:
-        raise ApiError(f"etcd's {error.filename}: {error.strerror}") from None
-    return grpc.ssl_channel_credentials(parts[0], parts[1], certificate)
+def _take_sockets(addresses: Sequence[str]) -> None:
+    """Remove the sockets of the one that was active: it may be stopped, and connections to it would only wait."""
+    for address in addresses:
+        if is_unix(address):
+            path = Path(address.removeprefix("unix:").removeprefix("//"))
+            if path.is_socket():
+                path.unlink(missing_ok=True)
 
 
 def _tls(settings: ApiSettings) -> tuple[TlsFiles | None, ssl.SSLContext | None]:
@@ -296,7 +297,20 @@ async def _serve(settings: ApiSettings, lifecycle: Lifecycle[ApiSettings]) -> No
     lifecycle.on_hangup(again.set)
     # Certificates and the audit log are read again even if the settings cannot be; of the settings nothing is applied.
     lifecycle.reload(Reload(lambda _: "", "the settings do not apply and cannot be read", keys=()))
-    await serve(settings, lifecycle.stop, lifecycle.ready, again=again)
+    ready, told = ready_once(lifecycle.ready), settings.addresses[0]
+
+    async def serve_once(lease: Lease | None, stop: asyncio.Event) -> None:
+        token = None
+        if lease is not None:
+            ready(f"in a pair, API at {', '.join(settings.addresses)} while active")
+            await run_until(until_active(lease), stop)
+            if stop.is_set():
+                return
+            token = lease.check()
+            _take_sockets(settings.addresses)
+        await serve(settings, stop, ready, again=again, token=token)
+
+    await serve_in_pair(settings.standby, Member("api", told, LOGGER), serve_once, lifecycle.stop)
 
 
 DAEMON: Final = Daemon("api", ApiSettings, _serve)

@@ -12,53 +12,16 @@ from controller.apiserver.resources.project import Quota
 from controller.apiserver.sessions.board import SessionLimits
 from controller.cluster.alto.settings import AltoView
 from controller.cluster.network_state.settings import NetworkStateSettings
+from controller.common.etcd import EtcdPlace
 from controller.common.http_connections import ConnectionLimits
 from controller.common.http_server import HttpLimits
+from controller.common.standby.settings import StandbySettings
 from dataplane.config import Settings, Strict
-from dataplane.rpc.addresses import exposed, is_loopback, is_unix, target_of
+from dataplane.rpc.addresses import is_loopback, is_unix
 
 Positive = Annotated[int, Meta(ge=1)]
 PositiveS = Annotated[float, Meta(gt=0, le=86_400)]
 AgeS = Annotated[float, Meta(gt=0, le=1e9)]
-
-
-class EtcdPlace(Settings, frozen=True):
-    """An etcd, version 3; with several members any one that answers."""
-
-    addresses: Annotated[tuple[str, ...], Meta(min_length=1)] = ("127.0.0.1:2379",)
-    """HOST:PORT; several must be IP addresses. Without `ca`, addresses other than loopback are plain:HOST:PORT."""
-
-    root: str = "/millrace"
-    """Prefix of all keys there."""
-
-    timeout_s: PositiveS = 5.0
-    """Timeout of a call."""
-
-    ca: str | None = None
-    """PEM file of the authority that signed etcd's certificate; without it the connection is not encrypted."""
-
-    certificate: str | None = None
-    """PEM file of the client certificate, if etcd requires one."""
-
-    private_key: str | None = None
-    """PEM file of the certificate's key."""
-
-    def __post_init__(self) -> None:
-        if (self.certificate is None) != (self.private_key is None):
-            raise ValueError("certificate and private_key belong together")
-        if self.certificate is not None and self.ca is None:
-            raise ValueError("a certificate requires a ca")
-        problem = next(
-            (found for address in self.addresses if (found := exposed(address, has_tls=self.ca is not None))), None
-        )
-        if problem is not None:
-            raise ValueError(f"addresses: {problem}")
-
-    @property
-    def target(self) -> str:
-        """The address in gRPC's form."""
-        targets = [target_of(address) for address in self.addresses]
-        return targets[0] if len(targets) == 1 else f"ipv4:{','.join(targets)}"
 
 
 class StoragePlace(Strict, frozen=True):
@@ -297,10 +260,15 @@ class ApiSettings(Strict, frozen=True):
     view: ViewSettings | None = None
     """If set, serve the operators' page at / of addresses HOST:PORT."""
 
+    standby: StandbySettings | None = None
+    """The lease of a pair of API servers on one SQLite file; null: this one runs alone. Servers on etcd need none."""
+
     metrics: MetricsSettings | None = None
     """Prometheus endpoint besides /metrics of the API's own addresses; default: none."""
 
     def __post_init__(self) -> None:
+        if self.standby is not None and self.storage.etcd is not None:
+            raise ValueError("standby: servers that share an etcd are all active, without a lease")
         open_to_all = next((address for address in self.listen or () if not is_own(address)), None)
         if open_to_all is not None and self.tls is None:
             raise ValueError(f"listen: {open_to_all} is neither loopback nor a UNIX socket: set tls")

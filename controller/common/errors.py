@@ -11,6 +11,7 @@ MillraceError
     ├── AltoError          the ALTO server cannot answer a request
     ├── CostMapError       costs between hosts are unknown
     ├── JobError           the job service cannot carry out a request
+    ├── LostLeaseError     a daemon of a pair is not, or no longer, the active one
     ├── HardwareError      a node, a request or a share is invalid (controller/cluster/hardware/errors.py)
     ├── EstimateError      times cannot be compared or combined (controller/cluster/estimates/errors.py)
     ├── OperatorError      an operator or an operator graph is invalid (controller/cluster/operators/errors.py)
@@ -101,6 +102,10 @@ class CostMapError(ControllerError):
 
 class JobError(ControllerError):
     """The job service cannot carry out a request."""
+
+
+class LostLeaseError(ControllerError):
+    """A daemon of a pair is not the active one, or no longer: it must not write."""
 
 
 class SchedulerError(ControllerError):

@@ -80,12 +80,17 @@ def listening_socket(address: str, purpose: str, error: Callable[[str], Exceptio
 def listening_at(address: str, purpose: str, error: Callable[[str], Exception]) -> Iterator[socket.socket]:
     """Provide `listening_socket` for the duration of the context; a UNIX socket's file is removed at the end."""
     listening = listening_socket(address, purpose, error)
+    path = Path(_path(address)) if is_unix(address) else None
+    ours = None if path is None else path.lstat()
     try:
         yield listening
     finally:
         listening.close()
-        if is_unix(address):
-            Path(_path(address)).unlink(missing_ok=True)
+        # Another server may have replaced it meanwhile: of a pair, the one that is active now.
+        if path is not None and ours is not None:
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(path.lstat(), ours):
+                    path.unlink()
 
 
 async def send_in_time(

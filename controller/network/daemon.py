@@ -15,6 +15,8 @@ from collectors.errors import FeedError
 from collectors.state.nominal import nominal_snapshot
 from collectors.values import Snapshot
 from controller.common.errors import ControllerError, PathError
+from controller.common.standby.lease import Lease
+from controller.common.standby.pair import until_active
 from controller.common.tracing import UNTRACED, Traces
 from controller.network.aggregation.job_reconciler import JobReconciler
 from controller.network.content.reconciler import StoreReconciler
@@ -53,8 +55,13 @@ class Daemon:
         states: AsyncIterator[Snapshot] | None = None,
         return_after_ns: int = RETURN_AFTER_NS,
         traces: Traces = UNTRACED,
+        lease: Lease | None = None,
     ) -> None:
-        """Place jobs by the newest of `states`; without any, by the topology's own figures."""
+        """Place jobs by the newest of `states`; without any, by the topology's own figures.
+
+        With a `lease` no switch is connected until it is held.
+        """
+        self._lease = lease
         self.features, self.coordinator = features, features.coordinator
         self._routes, self._states, self._traces = routes, states, traces
         self._rejected = 0
@@ -79,13 +86,17 @@ class Daemon:
     async def run(self) -> None:
         """Keep every switch reconciled and follow the routes until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._driver.run(), name="drive switches")
+            group.create_task(self._drive(), name="drive switches")
             group.create_task(self._follow(), name="follow routes")
             group.create_task(self.links.run(), name="monitor links")
             if self.jobs is not None:
                 group.create_task(self.jobs.run(), name="keep jobs")
                 if self._states is not None:
                     group.create_task(_observe(self.jobs, self._states), name="observe")
+
+    async def _drive(self) -> None:
+        await until_active(self._lease)
+        await self._driver.run()
 
     def configure(
         self,
@@ -123,6 +134,7 @@ class Daemon:
             source_problem=self._source_problem,
             writes=self._driver.writes,
             load=load,
+            standby=None if self._lease is None else self._lease.status(),
         )
 
     def _drained(self) -> tuple[LinkKey, ...]:

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import msgspec
 
 from controller.common.errors import ControllerError
+from controller.common.standby.settings import StandbySettings
 from controller.common.tracing import TraceSettings
 from controller.network.aggregation.service.settings import JobSettings
 from controller.network.aggregation.settings import AggregationSettings
@@ -83,7 +84,8 @@ class DaemonSettings(Strict, frozen=True):
     addresses the pattern of '*' is for those that are not named.
     """
     path_server: str | None = None
-    """gRPC address of the path server; left out, all traffic follows the base routes."""
+    """gRPC address of the path server, of a pair both, separated by a comma; left out, all traffic follows the base
+    routes."""
     collector: str | None = None
     """gRPC address of the collector's feed: jobs are placed by its measurements, and it is sent dead links and jobs'
     names; by default jobs are placed by the topology's delays, and do not move."""
@@ -113,6 +115,8 @@ class DaemonSettings(Strict, frozen=True):
     """The P4Runtime election id; of two daemons the one with the higher id is primary. Default: when it started."""
     tls: TlsSettings | None = None
     """Certificates for HOST:PORT: of switches, path server and collector, of jobs and status that are served."""
+    standby: StandbySettings | None = None
+    """The lease of a pair of controllers, whose token is the election id; null: this one runs alone."""
     retry: RetrySettings = RetrySettings()
     """Timeouts and waits of the daemon."""
     listen: str | None = None
@@ -121,6 +125,10 @@ class DaemonSettings(Strict, frozen=True):
     """Endpoint that Prometheus scrapes, with job metrics among the rest; null disables it."""
     traces: TraceSettings | None = None
     """Destination of OpenTelemetry traces of reroutes; null disables them."""
+
+    def __post_init__(self) -> None:
+        if self.standby is not None and self.election_id is not None:
+            raise ValueError("election_id: with standby it is the lease's token")
 
     @property
     def effective_aggregation(self) -> AggregationSettings | None:

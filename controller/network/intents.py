@@ -52,7 +52,7 @@ class RouteSet:
     `version` grows by one with each change. `pins` are the paths to which flows are pinned by hand, whether they are on
     them now, as `routes` says, or had to leave for a dead or drained link. Base routes use the links that are
     `drained` only where no other path exists. `traceparent` is the W3C trace context of the round that made the set; it
-    does not affect what is wanted.
+    does not affect what is wanted. `token` is the fencing token of a path server in a pair, 0 of one that runs alone.
     """
 
     version: int
@@ -61,6 +61,7 @@ class RouteSet:
     pins: tuple[Route, ...] = ()
     drained: tuple[LinkKey, ...] = ()
     traceparent: str = field(default="", compare=False)
+    token: int = 0
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -11,11 +11,14 @@ from copy import copy
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
 from prometheus_client.core import Metric
 
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.job_names import report_jobs
 from controller.common.errors import ControllerError
+from controller.common.standby.lease import Lease
+from controller.common.standby.pair import Member, ready_once, serve_in_pair, until_active
 from controller.common.tracing import traces_of
 from controller.network.aggregation.service import metrics as job_metrics
 from controller.network.aggregation.service.server import JobService
@@ -64,11 +67,13 @@ async def serve(
     on_daemon: Callable[[Daemon], None] | None = None,
     on_store: Callable[[StoreReconciler], None] | None = None,
     more: Sequence[Owner] = (),
+    lease: Lease | None = None,
 ) -> None:
     """Control until `stop` is set; raise ControllerError if settings, topology and program do not fit together.
 
     `on_daemon` gets the daemon before it starts, so that its status can be watched; `on_store` the manager of the
-    store, if the program has one. `more` are owners of tables that the program has in addition to ours.
+    store, if the program has one. `more` are owners of tables that the program has in addition to ours. With a `lease`
+    stand by until it is held: follow routes and ports, and connect to no switch.
     """
     if settings.tls is not None:
         check_client(settings.tls)
@@ -85,7 +90,7 @@ async def serve(
             states = collector.snapshots(aggregation.interval_ns)
         daemon = Daemon(
             features,
-            connector(settings, topology),
+            connector(settings, topology, lease),
             nothing() if path_server is None else path_server.routes(),
             clock,
             retry=settings.retry,
@@ -93,6 +98,7 @@ async def serve(
             states=states,
             return_after_ns=settings.links.return_after_ns,
             traces=traces,
+            lease=lease,
         )
         monitor = LoadMonitor(LOGGER, loop_advice=_RELIEF, clock=clock)
         if on_daemon is not None:
@@ -124,7 +130,7 @@ async def serve(
             name = f"the collector at {settings.collector}"
             subscribers.append(Subscriber(name, collector.note_links, LOGGER.warning, LOGGER.info))
         watchers = port_watchers(settings, topology, daemon.links)
-        work = _work(daemon, service, collector, subscribers, watchers)
+        work = _work(daemon, service, collector, subscribers, watchers, lease=lease)
         await run_until(until_first_ends(work, monitor.run()), stop)
 
 
@@ -154,6 +160,8 @@ async def _work(
     collector: FeedClient | None,
     subscribers: Sequence[Subscriber] = (),
     watchers: Sequence[PortWatcher] = (),
+    *,
+    lease: Lease | None = None,
 ) -> None:
     """Control, watch ports, serve jobs and report to the collector and to `subscribers`, until cancelled.
 
@@ -161,10 +169,12 @@ async def _work(
     """
     async with asyncio.TaskGroup() as group:
         group.create_task(daemon.run())
-        for subscriber in subscribers:
-            group.create_task(daemon.links.publisher.publish_to(subscriber))
         for watcher in watchers:
             group.create_task(watcher.run())
+        # One that stands by knows as much of the links, and leaves it to the active one to tell.
+        await until_active(lease)
+        for subscriber in subscribers:
+            group.create_task(daemon.links.publisher.publish_to(subscriber))
         if service is None:
             return
         group.create_task(service.run())
@@ -203,8 +213,11 @@ def program_files(settings: DaemonSettings) -> tuple[Path, Path]:
     )
 
 
-def connector(settings: DaemonSettings, topology: Topology) -> Connect:
-    """Return a function that opens a session to a switch; raise ControllerError for a switch without an address."""
+def connector(settings: DaemonSettings, topology: Topology, lease: Lease | None = None) -> Connect:
+    """Return a function that opens a session to a switch; raise ControllerError for a switch without an address.
+
+    With a `lease`, its token is the election id, in the high half: above every id without one.
+    """
     targets = settings.targets(topology)
     schema = load_schema(*program_files(settings))
     # Ids grow with each start: a new daemon need not wait until a switch notices that the previous one died.
@@ -217,8 +230,9 @@ def connector(settings: DaemonSettings, topology: Topology) -> Connect:
             # A separate one for each session: it remembers the switch's version.
             copy(schema),
             tls=settings.tls,
-            election_id=election_id,
+            election_id=election_id if lease is None else lease.check() << 64,
             timeout_s=settings.retry.timeout_ns / NS_PER_S,
+            permit=None if lease is None else lease.check,
         )
         try:
             await session.connect()
@@ -251,20 +265,40 @@ async def nothing() -> AsyncIterator[RouteSet]:
 
 def reload_of(daemon: Daemon) -> Reload[DaemonSettings]:
     """Return the reload of a daemon by SIGHUP: its telemetry and its networks."""
+    return _reload_of(lambda settings: _configure(daemon, settings))
 
-    def configure(settings: DaemonSettings) -> str:
-        daemon.configure(settings.watches, settings.reporting, settings.int_domain, settings.routed_networks)
+
+def _reload_of(configure: Callable[[DaemonSettings], None]) -> Reload[DaemonSettings]:
+    def apply(settings: DaemonSettings) -> str:
+        configure(settings)
         return "telemetry settings reloaded"
 
-    return Reload(configure, "keeping the previous telemetry settings", keys=RELOADED)
+    return Reload(apply, "keeping the previous telemetry settings", keys=RELOADED)
+
+
+def _configure(daemon: Daemon, settings: DaemonSettings) -> None:
+    daemon.configure(settings.watches, settings.reporting, settings.int_domain, settings.routed_networks)
 
 
 async def _serve(settings: DaemonSettings, lifecycle: Lifecycle[DaemonSettings]) -> None:
-    def on_daemon(daemon: Daemon) -> None:
-        lifecycle.reload(reload_of(daemon))
+    topology, ready = load_topology(settings.topology), ready_once(lifecycle.ready)
+    present: list[Daemon] = []
+    in_force = settings
 
-    topology = load_topology(settings.topology)
-    await serve(settings, topology, MonotonicClock(), lifecycle.stop, on_ready=lifecycle.ready, on_daemon=on_daemon)
+    def on_daemon(daemon: Daemon) -> None:
+        present[:] = [daemon]
+
+    def configure(reloaded: DaemonSettings) -> None:
+        nonlocal in_force
+        _configure(present[0], reloaded)
+        in_force = replace(settings, **{key: getattr(reloaded, key) for key in RELOADED})
+
+    async def serve_once(lease: Lease | None, stop: asyncio.Event) -> None:
+        await serve(in_force, topology, MonotonicClock(), stop, on_ready=ready, on_daemon=on_daemon, lease=lease)
+
+    lifecycle.reload(_reload_of(configure))
+    member = Member("controller", settings.listen or "", LOGGER)
+    await serve_in_pair(settings.standby, member, serve_once, lifecycle.stop)
 
 
 PROCESS: Final = Process("controller", DaemonSettings, _serve)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Final
 
 from controller.apiserver.client import ApiClient, find_place
 from controller.common.errors import SchedulerError
+from controller.common.standby.lease import Lease
+from controller.common.standby.metrics import standby_families
+from controller.common.standby.pair import Member, ready_once, serve_in_pair, until_active
 from controller.scheduling.costs import costs_of
 from controller.scheduling.overload import monitor_of
 from controller.scheduling.pods import PodProfile
@@ -34,11 +38,12 @@ async def serve(
     on_ready: Callable[[str], None] | None = None,
     on_scheduler: Callable[[Scheduler], None] | None = None,
     on_reload: Callable[[Reload[SchedulerSettings]], None] | None = None,
+    lease: Lease | None = None,
 ) -> None:
     """Schedule until `stop` is set; raise MillraceError for invalid settings.
 
     The API server may still be down. `on_ready` gets one line, once the policies are constructed, `on_reload` what
-    changed settings change.
+    changed settings change. With a `lease` nothing is decided until it is held.
     """
     profiles = PodProfile.by_name(settings.profiles)
     metrics = Metrics(time.time_ns)
@@ -48,7 +53,8 @@ async def serve(
         def on_wait(line: str) -> None:
             scheduler.note_unreachable(line)
 
-        client = ApiClient(find_place(settings.api), on_wait=on_wait)
+        fence = None if lease is None else lambda: f"{lease.name} {lease.check()}"
+        client = ApiClient(find_place(settings.api), on_wait=on_wait, fence=fence)
         await stack.enter_async_context(client)
         where = serve_metrics(metrics.registry, settings.metrics, stack, SchedulerError)
         scheduler = Scheduler(
@@ -59,6 +65,7 @@ async def serve(
             clock=MonotonicClock(),
             metrics=metrics,
             on_nodes=costs.take_nodes,
+            may_decide=partial(until_active, lease),
         )
         await stack.enter_async_context(scheduler.lessons.opened())
         if on_scheduler is not None:
@@ -75,6 +82,7 @@ async def serve(
                 registry=metrics.registry,
                 topology=settings.topology,
                 learning=metrics.learning,
+                may_decide=partial(until_active, lease),
             )
             await stack.enter_async_context(tasks.lessons.opened())
         if on_reload is not None:
@@ -83,6 +91,8 @@ async def serve(
             on_ready(f"profiles {', '.join(profiles)}, API at {client.place.address}{where}")
         monitor = monitor_of(scheduler, tasks, LOGGER)
         metrics.registry.register(LoopCollector(lambda: load_families("scheduler", monitor.load)))
+        if lease is not None:
+            metrics.registry.register(LoopCollector(lambda: standby_families("scheduler", lease.status())))
         works = [scheduler.run(), monitor.run(), *([] if tasks is None else [tasks.run()])]
         await run_until(until_first_ends(*works), stop)
 
@@ -103,7 +113,24 @@ def reload_of(scheduler: Scheduler, tasks: TaskScheduler | None = None) -> Reloa
 
 async def _serve(settings: SchedulerSettings, lifecycle: Lifecycle[SchedulerSettings]) -> None:
     collect_seldom()
-    await serve(settings, lifecycle.stop, on_ready=lifecycle.ready, on_reload=lifecycle.reload)
+    ready, in_force = ready_once(lifecycle.ready), settings
+    present: list[Reload[SchedulerSettings]] = []
+
+    def on_reload(reload: Reload[SchedulerSettings]) -> None:
+        present.append(reload)
+        if len(present) == 1:
+            lifecycle.reload(Reload(apply, reload.unchanged, keys=reload.keys))
+
+    def apply(reloaded: SchedulerSettings) -> str | Awaitable[str]:
+        nonlocal in_force
+        line = present[-1].apply(reloaded)
+        in_force = reloaded
+        return line
+
+    async def serve_once(lease: Lease | None, stop: asyncio.Event) -> None:
+        await serve(in_force, stop, on_ready=ready, on_reload=on_reload, lease=lease)
+
+    await serve_in_pair(settings.standby, Member("scheduler", "", LOGGER), serve_once, lifecycle.stop)
 
 
 DAEMON: Final = Daemon("scheduler", SchedulerSettings, _serve)

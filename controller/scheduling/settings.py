@@ -10,6 +10,7 @@ from msgspec import Meta, field
 
 from collectors.settings import Positive
 from controller.cluster.network_state.settings import NetworkStateSettings
+from controller.common.standby.settings import StandbySettings
 from controller.scheduling.pods import PodProfileSettings
 from controller.scheduling.pods.profiles import ACCELERATED, STANDARD
 from controller.scheduling.tasks.settings import TaskSettings
@@ -57,6 +58,8 @@ class SchedulerSettings(Strict, frozen=True):
     """Address of the Prometheus metrics; null: none."""
     tasks: TaskSettings | None = None
     """Settings for dispatching tasks to compute centres; null: tasks are left to other schedulers."""
+    standby: StandbySettings | None = None
+    """The lease of a pair of schedulers; null: this one runs alone."""
     name: str = field(default_factory=socket.gethostname)
     """Name of the scheduler in decisions."""
     explained_nodes: Annotated[int, Meta(ge=1, le=256)] = 8

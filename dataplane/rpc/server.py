@@ -86,6 +86,10 @@ class RpcServer:
         await self._health.begin()
         await self._server.start()
 
+    async def report_serving(self, *, ready: bool) -> None:
+        """Report the services to grpc.health.v1 as serving, or not while they stand by; the server itself stays so."""
+        await self._health.report(ready=ready)
+
     async def stop(self) -> None:
         """End every stream, give running calls `GRACE_S` to finish, and stop serving."""
         await self._health.end()
@@ -106,6 +110,12 @@ class ServedHealth:
         """Report each service, and the server itself (""), as serving."""
         for name in self._names:
             await self._servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+
+    async def report(self, *, ready: bool) -> None:
+        """Report the services as serving or not."""
+        status = health_pb2.HealthCheckResponse
+        for name in self._names[1:]:
+            await self._servicer.set(name, status.SERVING if ready else status.NOT_SERVING)
 
     async def end(self) -> None:
         """Report each as not serving, permanently."""

@@ -27,7 +27,7 @@ PARTS: Final = {
     for name, root in (("virtual", ""), ("kernel", "namespaces"))
 } | {
     "past_edge": Part("attacking.runs", ("past_edge_records", "past_edge_effects"), of="past_edge"),
-    "takeover": Part("takeover", ("controller_takeover_s",)),
+    "takeover": Part("takeover", ("controller_takeover_s",), of="alone"),
     "plain_packets": Part("traffic.plain_packets", ("plain_packet_cost_ratio",)),
 }
 

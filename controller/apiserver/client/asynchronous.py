@@ -35,6 +35,7 @@ from controller.apiserver.sessions.values import (
     NodeSessionRequest,
     TaskSessionRequest,
 )
+from controller.apiserver.storage.fences import HEADER as FENCE_HEADER
 from controller.apiserver.tokens import NewToken, TokenRequest, TokenShown
 from controller.common.errors import ApiError, GoneError, NotFoundError, TooManyError, UnavailableError
 from dataplane.rpc.backoff import Backoff
@@ -57,7 +58,10 @@ class ApiClient:
         rng: random.Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         on_wait: Callable[[str], None] | None = None,
+        fence: Callable[[], str] | None = None,
     ) -> None:
+        """`fence`, of a caller in a pair, is asked before each write for its lease and token, and may raise."""
+        self._fence = fence
         self.place = place or find_place()
         self._tries, self._rng, self.sleep = tries, rng or random.Random(), sleep
         self.on_wait = on_wait
@@ -222,8 +226,11 @@ class ApiClient:
         for left in range(self._tries - 1, -1, -1):
             cause: httpx.HTTPError | None = None
             try:
+                headers = call.headers
+                if self._fence is not None and call.method != "GET":
+                    headers[FENCE_HEADER] = self._fence()
                 response = await self._http.request(
-                    call.method, call.path, params=call.parameters, content=call.body, headers=call.headers
+                    call.method, call.path, params=call.parameters, content=call.body, headers=headers
                 )
                 calls.check(self.place, response)
             except httpx.HTTPError as problem:

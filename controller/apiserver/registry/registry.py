@@ -15,7 +15,8 @@ from controller.apiserver.registry.encoding import decode, decoded_as, encode, k
 from controller.apiserver.registry.selection import ALL, Selection
 from controller.apiserver.resources import Kind, Metadata, Resource
 from controller.apiserver.resources.base import R
-from controller.apiserver.storage import Delete, Expected, Put, Storage, Stored
+from controller.apiserver.storage import Change, Delete, Expected, Put, Storage, Stored
+from controller.apiserver.storage.fences import FENCE
 from controller.apiserver.storage.values import ABSENT
 from controller.common.errors import (
     CompactedError,
@@ -171,7 +172,7 @@ class Registry:
         self._encoded.update((key, encoded) for key, encoded in made.items() if encoded is not None)
         try:
             with away():
-                revision = await self.storage.transact(changes, expected=expected)
+                revision = await self._transact(changes, expected)
         except BaseException:
             for key in wanted:
                 self._encoded.pop(key, None)
@@ -179,6 +180,20 @@ class Registry:
         for key, encoded in made.items():
             self.acknowledged.note(key, revision, None if encoded is None else of_revision(encoded[1], revision))
         return revision
+
+    async def _transact(self, changes: tuple[Change, ...], expected: tuple[Expected, ...]) -> int:
+        """Make changes, of a caller in a pair on the condition that its token is still in force."""
+        fence = FENCE.get()
+        if fence is None:
+            return await self.storage.transact(changes, expected=expected)
+        for _ in range(_TRIES):
+            more, conditions = await fence.guard(self.storage)
+            try:
+                return await self.storage.transact((*changes, *more), expected=(*expected, *conditions))
+            except ConflictError as error:
+                if error.key != fence.key:
+                    raise
+        raise StaleError(f"lease {fence.name}: too many concurrent writes: try again")
 
     def forget_encoded(self) -> None:
         """Forget writes that were not delivered: everything is read again."""

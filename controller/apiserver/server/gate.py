@@ -20,8 +20,11 @@ from controller.apiserver.server.fairness import FairQueue, Seat, is_user
 from controller.apiserver.server.metrics import Metrics
 from controller.apiserver.server.problems import BODY, MEDIA_TYPE, encoded, headers_of, problem_of
 from controller.apiserver.settings import ApiLimits
+from controller.apiserver.storage.fences import FENCE, Fence
+from controller.apiserver.storage.fences import HEADER as FENCE_HEADER
 from controller.common.errors import (
     ApiError,
+    ForbiddenError,
     InvalidError,
     TooLargeError,
     TooManyError,
@@ -35,13 +38,14 @@ from dataplane.errors import AccessError
 from dataplane.rpc.access import Principal
 from dataplane.rpc.access.names import principal_of_der
 from dataplane.rpc.access.tokens import bearer
-from dataplane.rpc.access.values import LOCAL
+from dataplane.rpc.access.values import LOCAL, Role
 
 Scope = dict[str, Any]
 Receive = Callable[[], Any]
 Send = Callable[[Any], Any]
 Asgi = Callable[[Any, Any, Any], Any]
 
+_FENCE: Final = FENCE_HEADER.lower().encode()
 _MOST_BUCKETS: Final = 4096
 _BODILESS: Final = ("GET", "HEAD")
 _REFUSED: Final = (401, 403, 429, 503)
@@ -186,6 +190,7 @@ class Gate:
             caller = self._identified(scope, asked, without_token, confirm)
             asked.principal = caller.principal
             self._admit(scope, caller.principal)
+            FENCE.set(_fence(scope, caller.principal.role))
             scope["user"], scope["auth"] = caller.principal, None
             state = scope.setdefault("state", {})
             state[CALLER] = caller
@@ -325,6 +330,16 @@ def _giving_back(seat: Seat, send: Send) -> Send:
 def _authorization(scope: Scope) -> str | None:
     header = next((value for name, value in scope["headers"] if name == b"authorization"), None)
     return None if header is None else header.decode("latin-1")
+
+
+def _fence(scope: Scope, role: Role) -> Fence | None:
+    """Return the fence of a request; raise ForbiddenError unless its caller is one that may run in a pair."""
+    header = next((value for name, value in scope["headers"] if name == _FENCE), None)
+    if header is None:
+        return None
+    if role not in {Role.SERVICE, Role.ADMIN}:
+        raise ForbiddenError(f"{FENCE_HEADER}: only services run in pairs")
+    return Fence.of(header.decode("latin-1"))
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

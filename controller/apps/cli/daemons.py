@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from controller.apps.cli.shared.common import SettingsFile, run_daemon
+from controller.apps.cli.shared.output import Format, FormatOption, show
 
 switch_command = typer.Typer()
 collector = typer.Typer(name="collector", help="Run the collector of telemetry reports.", no_args_is_help=True)
@@ -71,3 +72,32 @@ def controller_serve(settings: SettingsFile) -> None:
     from controller.network import process  # noqa: PLC0415
 
     run_daemon(process.PROCESS, settings)
+
+
+@controller.command("status")
+def controller_status(
+    server: Annotated[str | None, typer.Option("--server", metavar="ADDRESS", help="Address of its status.")] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Show whether the switches hold what they should and, of a controller in a pair, its role."""
+    import asyncio  # noqa: PLC0415 - as the rest, only for this command
+
+    from controller.apps.cli.shared.role import role_rows  # noqa: PLC0415
+    from controller.network.status.service import ADDRESS, ControllerClient, ControllerClientSettings  # noqa: PLC0415
+    from controller.network.status.values import ControllerStatus  # noqa: PLC0415
+
+    async def ask() -> ControllerStatus:
+        async with ControllerClient(ControllerClientSettings(address=server or ADDRESS)) as client:
+            return await client.status()
+
+    now = asyncio.run(ask())
+    figures = {
+        "switches": now.switches,
+        "reconciled": len(now.live),
+        "settled": "yes" if now.settled else "no",
+        "route set": now.wanted_version,
+        "pending entries": now.pending_entries,
+        "batches written": now.writes,
+    }
+    problems = [(f"switch {problem.switch}", problem.problem) for problem in now.problems]
+    show(("what", "value"), [*role_rows(now.standby), *figures.items(), *problems], form)

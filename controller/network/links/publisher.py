@@ -69,7 +69,9 @@ class Subscriber:
 async def _send_once(subscriber: Subscriber, statuses: Mapping[LinkKey, LinkStatus]) -> str:
     """Send once; return why it failed, '' if it did not."""
     try:
-        await asyncio.wait_for(subscriber.send(statuses), _PATIENCE_S)
+        # Not wait_for, which in Python 3.11 swallows a cancellation that comes as the answer does.
+        async with asyncio.timeout(_PATIENCE_S):
+            await subscriber.send(statuses)
     except TimeoutError:
         return f"no answer within {_PATIENCE_S:.0f} s"
     except MillraceError as error:
@@ -80,6 +82,7 @@ async def _send_once(subscriber: Subscriber, statuses: Mapping[LinkKey, LinkStat
 async def _wait_for(event: asyncio.Event, longest_s: float) -> None:
     """Wait for an event, or until the timeout."""
     try:
-        await asyncio.wait_for(event.wait(), longest_s)
+        async with asyncio.timeout(longest_s):
+            await event.wait()
     except TimeoutError:
         return

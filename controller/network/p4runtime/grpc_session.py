@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 
@@ -19,7 +19,7 @@ from finsy.grpcutil import GRPCStatusCode
 from finsy.pbutil import PBMessage
 from finsy.proto import p4r
 
-from controller.common.errors import SessionError
+from controller.common.errors import LostLeaseError, SessionError
 from controller.network.p4runtime.client import SwitchClient
 from controller.network.p4runtime.session import (
     ELECTION_ID,
@@ -87,8 +87,14 @@ class GrpcSession:
         election_id: int = ELECTION_ID,
         timeout_s: float = 10.0,
         probe_s: float = 5.0,
+        permit: Callable[[], object] | None = None,
     ) -> None:
-        """Check every `probe_s` whether the switch still answers; `timeout_s` limits that, and connecting."""
+        """Check every `probe_s` whether the switch still answers; `timeout_s` limits that, and connecting.
+
+        `permit`, of a controller in a pair, is called before each write and raises LostLeaseError to prevent it; the
+        election id is a fencing token then, and is never raised.
+        """
+        self._permit = permit
         self._target, self._schema, self._timeout_s, self._tls = target, schema, timeout_s, tls
         self._probe_s = probe_s
         self._election_id = election_id
@@ -254,6 +260,11 @@ class GrpcSession:
     def _complete(self, request: PBMessage) -> None:
         """Sign requests that only a primary may send; finsy calls this for every request."""
         if isinstance(request, p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest):
+            if self._permit is not None:
+                try:
+                    self._permit()
+                except LostLeaseError as error:
+                    raise SessionError(self.switch, "write", str(error)) from error
             request.election_id.CopyFrom(self._bid_id())
 
     def _bid_id(self) -> p4r.Uint128:
@@ -314,6 +325,9 @@ class GrpcSession:
             if status.status.code == _NO_PRIMARY:
                 # There is no primary, but there was one with a higher election id: the switch wants at least that id.
                 highest = status.election_id.high << 64 | status.election_id.low
+                if self._permit is not None:
+                    cause = f"it has seen election id {highest}, a newer token than this controller's"
+                    raise SessionError(self.switch, "become primary", cause)
                 self._election_id = max(self._election_id, highest)
                 await self._bid()
             else:

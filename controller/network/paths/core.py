@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
 from collectors.values import FlowKey, LinkStatus, Snapshot
-from controller.common.errors import PathError, StaleDrainsError
+from controller.common.errors import PathError, StaleDrainsError, StorageError
 from controller.network.algorithms.link_table import Flags, Longs
 from controller.network.intents import FlowSpec, RouteSet, WeightedRoute
 from controller.network.links.loss_failures import LossFailureDetector
@@ -32,6 +33,7 @@ from controller.network.paths.explicit_routes import explicit_routes
 from controller.network.paths.locating import locate
 from controller.network.paths.membership import Membership
 from controller.network.paths.pins import Pins
+from controller.network.paths.records.pair_store import PairStore
 from controller.network.paths.records.store import PathStore
 from controller.network.paths.records.values import (
     Assigned,
@@ -50,6 +52,8 @@ from controller.network.paths.telemetry_load import DEFAULT_PACKET_BYTES
 from dataplane.clock import Clock
 from dataplane.topology.values import LinkKey, Topology
 
+VERSIONS_BITS = 20
+"""Versions of routes under a fencing token begin at the token shifted by this."""
 RECENT_DECISIONS = 1000
 """Decisions kept in memory; the store keeps more."""
 
@@ -107,6 +111,10 @@ class PathServerCore:
         self._forecast = DrainForecast(self._decider, self._evacuation, self._pins, self._seen)
         self.engineer: TrafficEngineer | None = None
         self._balancer = Balancer(self.network, settings)
+        self._engineering, self._clock = engineering, clock
+        self._token = 0
+        self.is_following = isinstance(store, PairStore)
+        """True while another path server of the pair decides."""
         self.routes = self._restore(engineering, clock)
 
     @property
@@ -174,6 +182,9 @@ class PathServerCore:
             # After a restart the controller's reports to the collector count, until it reports here.
             self._reported.watch(snapshot.statuses, self.network.table.link_number.keys())
         self._observe(snapshot)
+        if self.is_following:
+            self._follow(snapshot, now_ns)
+            return None
         decisions = [*self._evacuate(snapshot, now_ns), *self._come_back(snapshot, now_ns)]
         if self.engineer is not None:
             engineered = self._engineer(self.engineer, snapshot, now_ns)
@@ -187,6 +198,35 @@ class PathServerCore:
         if not decisions and not more and not forgotten and not changes:
             return None
         return self._publish([*decisions, *more], changes)
+
+    def take_over(self, token: int) -> RoundResult:
+        """Decide from now on, with the lease of this token; return the pair's routes, as a new set under the token.
+
+        Raise LostLeaseError if the lease is lost meanwhile, StorageError if the shared state cannot be read.
+        """
+        self._adopt()
+        self._token, self.is_following = token, False
+        return self._publish(())
+
+    def _follow(self, snapshot: Snapshot, now_ns: int) -> None:
+        """Compute what a decision needs, and decide nothing: the flows are where the other path server puts them."""
+        with suppress(StorageError):  # shown by the lease's own status; the next round tries again
+            self._adopt()
+        current = self.current(snapshot, now_ns)
+        self._decider.locate(current)
+        self._decider.watch(now_ns)
+        paths = current.paths()
+        self._backups.prepare(paths)
+        self.network.prepare(((path[0], path[-1]) for path in paths), self.settings.candidates, _PREPARED_A_ROUND)
+
+    def _adopt(self) -> None:
+        """Take over what the other path server of the pair has saved, if it has; measurements stay."""
+        if not isinstance(self._store, PairStore) or not self._store.refresh():
+            return
+        for saved in (self._assigned, self._moved_ns, self._pins.paths, self.decisions, self.rebalances):
+            saved.clear()
+        self._evacuation.clear()
+        self.routes = self._restore(self._engineering, self._clock)
 
     def _observe(self, snapshot: Snapshot) -> None:
         self._decider.observe(snapshot, self._reported.down, self._drains.links)
@@ -217,7 +257,9 @@ class PathServerCore:
             self._reported.by_hand.discard(link)
             return None
         self._reported.by_hand.add(link)
-        return None if self._snapshot is None else self._leave_dead_links(self._snapshot, now_ns)
+        if self._snapshot is None or self.is_following:
+            return None
+        return self._leave_dead_links(self._snapshot, now_ns)
 
     def links_noted(self, statuses: Mapping[LinkKey, LinkStatus], now_ns: int) -> RoundResult | None:
         """Take the controller's reports on all links; return the routes around those that went down.
@@ -227,7 +269,7 @@ class PathServerCore:
         """
         self._is_reported = True
         went_down = self._reported.watch(statuses, self.network.table.link_number.keys())
-        if not went_down or self._snapshot is None:
+        if not went_down or self._snapshot is None or self.is_following:
             return None
         return self._leave_dead_links(self._snapshot, now_ns)
 
@@ -474,14 +516,16 @@ class PathServerCore:
         self.counters["rebalances"] += len(changes)
         self.decisions.extend(decisions)
         self.rebalances.extend(changes)
-        self.routes = self._route_set(self.routes.version + 1)
+        # Renewals raise the lease's revision faster than routes change, so no token's versions reach the next one's.
+        self.routes = self._route_set(max(self.routes.version + 1, self._token << VERSIONS_BITS))
         self._save(decisions, changes)
         return RoundResult(self.routes, tuple(decisions), tuple(changes))
 
     def _route_set(self, version: int) -> RouteSet:
         weighted = self._balancer.weighted if self.engineer is None else self.engineer.weighted
         drained = tuple(sorted(self._drains.links, key=str))
-        return RouteSet(version, explicit_routes(self._assigned), weighted, explicit_routes(self._pins.paths), drained)
+        explicit, pins = explicit_routes(self._assigned), explicit_routes(self._pins.paths)
+        return RouteSet(version, explicit, weighted, pins, drained, token=self._token)
 
     def current(self, snapshot: Snapshot, now_ns: int) -> LocatedFlows:
         """Return every managed flow with its current path, as far as known."""

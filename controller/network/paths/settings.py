@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import msgspec
 
 from collectors.settings import FeedClientSettings
+from controller.common.standby.settings import StandbySettings
 from controller.common.tracing import TraceSettings
 from controller.network.intents import FlowSpec
 from controller.network.links.settings import LEAST_SAMPLES
@@ -198,6 +199,8 @@ class PathServerSettings(Settings, frozen=True):
     """If given, traffic engineering: all demands at once by weighted routes; of `decide` only dead links apply."""
     records: RecordSettings = RecordSettings()
     """Settings of the records kept."""
+    standby: StandbySettings | None = None
+    """The lease of a pair of path servers, each with a database of its own; null: this one runs alone."""
 
     @property
     def oldest_snapshot_ns(self) -> int:

@@ -22,22 +22,23 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from controller.common.standby import standby_pb2 as controller_dot_common_dot_standby_dot_standby__pb2
 from dataplane.load import load_pb2 as dataplane_dot_load_dot_load__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*controller/network/status/controller.proto\x12\x16millrace.controller.v1\x1a\x19\x64\x61taplane/load/load.proto\"\x12\n\x10GetStatusRequest\"\xcc\x02\n\x06Status\x12\x10\n\x08switches\x18\x01 \x01(\r\x12\x0c\n\x04live\x18\x02 \x03(\t\x12\x31\n\x08problems\x18\x03 \x03(\x0b\x32\x1f.millrace.controller.v1.Problem\x12\x1b\n\x0ewanted_version\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x17\n\x0fpending_entries\x18\x05 \x01(\x04\x12\x0f\n\x07settled\x18\x06 \x01(\x08\x12\x1b\n\x13rejected_route_sets\x18\x07 \x01(\x04\x12\x1b\n\x0esource_problem\x18\x08 \x01(\tH\x01\x88\x01\x01\x12\x0e\n\x06writes\x18\t \x01(\x04\x12/\n\x04load\x18\n \x01(\x0b\x32\x1c.millrace.load.v1.DaemonLoadH\x02\x88\x01\x01\x42\x11\n\x0f_wanted_versionB\x11\n\x0f_source_problemB\x07\n\x05_load\"*\n\x07Problem\x12\x0e\n\x06switch\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t2c\n\nController\x12U\n\tGetStatus\x12(.millrace.controller.v1.GetStatusRequest\x1a\x1e.millrace.controller.v1.Statusb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n*controller/network/status/controller.proto\x12\x16millrace.controller.v1\x1a\'controller/common/standby/standby.proto\x1a\x19\x64\x61taplane/load/load.proto\"\x12\n\x10GetStatusRequest\"\x8c\x03\n\x06Status\x12\x10\n\x08switches\x18\x01 \x01(\r\x12\x0c\n\x04live\x18\x02 \x03(\t\x12\x31\n\x08problems\x18\x03 \x03(\x0b\x32\x1f.millrace.controller.v1.Problem\x12\x1b\n\x0ewanted_version\x18\x04 \x01(\x04H\x00\x88\x01\x01\x12\x17\n\x0fpending_entries\x18\x05 \x01(\x04\x12\x0f\n\x07settled\x18\x06 \x01(\x08\x12\x1b\n\x13rejected_route_sets\x18\x07 \x01(\x04\x12\x1b\n\x0esource_problem\x18\x08 \x01(\tH\x01\x88\x01\x01\x12\x0e\n\x06writes\x18\t \x01(\x04\x12/\n\x04load\x18\n \x01(\x0b\x32\x1c.millrace.load.v1.DaemonLoadH\x02\x88\x01\x01\x12\x32\n\x07standby\x18\x0b \x01(\x0b\x32\x1c.millrace.standby.v1.StandbyH\x03\x88\x01\x01\x42\x11\n\x0f_wanted_versionB\x11\n\x0f_source_problemB\x07\n\x05_loadB\n\n\x08_standby\"*\n\x07Problem\x12\x0e\n\x06switch\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t2c\n\nController\x12U\n\tGetStatus\x12(.millrace.controller.v1.GetStatusRequest\x1a\x1e.millrace.controller.v1.Statusb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'controller.network.status.controller_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GETSTATUSREQUEST']._serialized_start=97
-  _globals['_GETSTATUSREQUEST']._serialized_end=115
-  _globals['_STATUS']._serialized_start=118
-  _globals['_STATUS']._serialized_end=450
-  _globals['_PROBLEM']._serialized_start=452
-  _globals['_PROBLEM']._serialized_end=494
-  _globals['_CONTROLLER']._serialized_start=496
-  _globals['_CONTROLLER']._serialized_end=595
+  _globals['_GETSTATUSREQUEST']._serialized_start=138
+  _globals['_GETSTATUSREQUEST']._serialized_end=156
+  _globals['_STATUS']._serialized_start=159
+  _globals['_STATUS']._serialized_end=555
+  _globals['_PROBLEM']._serialized_start=557
+  _globals['_PROBLEM']._serialized_end=599
+  _globals['_CONTROLLER']._serialized_start=601
+  _globals['_CONTROLLER']._serialized_end=700
 # @@protoc_insertion_point(module_scope)

@@ -1,4 +1,5 @@
 # mypy: ignore-errors
+from controller.common.standby import standby_pb2 as _standby_pb2
 from dataplane.load import load_pb2 as _load_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -13,7 +14,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("switches", "live", "problems", "wanted_version", "pending_entries", "settled", "rejected_route_sets", "source_problem", "writes", "load")
+    __slots__ = ("switches", "live", "problems", "wanted_version", "pending_entries", "settled", "rejected_route_sets", "source_problem", "writes", "load", "standby")
     SWITCHES_FIELD_NUMBER: _ClassVar[int]
     LIVE_FIELD_NUMBER: _ClassVar[int]
     PROBLEMS_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +25,7 @@ class Status(_message.Message):
     SOURCE_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     WRITES_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
+    STANDBY_FIELD_NUMBER: _ClassVar[int]
     switches: int
     live: _containers.RepeatedScalarFieldContainer[str]
     problems: _containers.RepeatedCompositeFieldContainer[Problem]
@@ -34,7 +36,8 @@ class Status(_message.Message):
     source_problem: str
     writes: int
     load: _load_pb2.DaemonLoad
-    def __init__(self, switches: _Optional[int] = ..., live: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., wanted_version: _Optional[int] = ..., pending_entries: _Optional[int] = ..., settled: _Optional[bool] = ..., rejected_route_sets: _Optional[int] = ..., source_problem: _Optional[str] = ..., writes: _Optional[int] = ..., load: _Optional[_Union[_load_pb2.DaemonLoad, _Mapping]] = ...) -> None: ...
+    standby: _standby_pb2.Standby
+    def __init__(self, switches: _Optional[int] = ..., live: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[Problem, _Mapping]]] = ..., wanted_version: _Optional[int] = ..., pending_entries: _Optional[int] = ..., settled: _Optional[bool] = ..., rejected_route_sets: _Optional[int] = ..., source_problem: _Optional[str] = ..., writes: _Optional[int] = ..., load: _Optional[_Union[_load_pb2.DaemonLoad, _Mapping]] = ..., standby: _Optional[_Union[_standby_pb2.Standby, _Mapping]] = ...) -> None: ...
 
 class Problem(_message.Message):
     __slots__ = ("switch", "problem")

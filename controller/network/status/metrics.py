@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from controller.common.standby.metrics import standby_families
 from controller.network.status.values import ControllerStatus
 from dataplane.load.metrics import load_families
 
@@ -41,3 +42,4 @@ def families(status: ControllerStatus) -> Iterator[Metric]:
     )
     yield CounterMetricFamily("millrace_controller_writes", "Updates that took effect.", value=status.writes)
     yield from load_families("controller", status.load)
+    yield from standby_families("controller", status.standby)

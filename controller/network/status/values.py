@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from controller.common.standby.values import StandbyStatus
 from dataplane.load.values import NO_LOAD, DaemonLoad
 
 
@@ -17,7 +18,7 @@ class SwitchProblem:
 
 @dataclass(frozen=True, slots=True)
 class ControllerStatus:
-    """Reconciled switches, problems of the others, routes, writes and the controller's load; as in controller.proto."""
+    """Reconciled switches, problems of the others, routes, writes, load and role; as in controller.proto."""
 
     switches: int
     live: tuple[str, ...]
@@ -29,3 +30,4 @@ class ControllerStatus:
     source_problem: str | None
     writes: int
     load: DaemonLoad = NO_LOAD
+    standby: StandbyStatus | None = None

@@ -21,6 +21,7 @@ from controller.apiserver.resources import Decision, Metadata, Node, Pod, PodGro
 from controller.apiserver.resources.decision import DecisionSpec
 from controller.apiserver.resources.decision import Outcome as DecisionOutcome
 from controller.common.errors import ApiError, ControllerError, NotFoundError, StaleError
+from controller.common.standby.pair import MayDecide, at_once
 from controller.scheduling.costs import Costs
 from controller.scheduling.framework.lessons import learners_of
 from controller.scheduling.pods import PodProfile
@@ -56,9 +57,10 @@ class Scheduler:
         clock: Clock,
         metrics: Metrics,
         on_nodes: Callable[[Iterable[Node]], None] = lambda _: None,
+        may_decide: MayDecide = at_once,
     ) -> None:
-        """`on_nodes` is called with nodes as they report."""
-        self._on_nodes = on_nodes
+        """`on_nodes` is called with nodes as they report; nothing is decided before `may_decide` returns."""
+        self._on_nodes, self._may_decide = on_nodes, may_decide
         self.view = ClusterView()
         self.queue = PendingQueue(settings.queue, self.view.shares.of)
         self.profiles = dict(profiles)
@@ -191,6 +193,7 @@ class Scheduler:
 
     async def _decide_forever(self, group: asyncio.TaskGroup) -> None:
         """Decide about due pods, and send bindings once none is due or a batch is full."""
+        await self._may_decide()
         breath_ns = self._clock.now_ns()
         while True:
             # Clear before deciding, so that a change meanwhile starts another decision.

@@ -1,4 +1,4 @@
-"""The storage in one SQLite file, for the one process that has it open."""
+"""The storage in one SQLite file, for the one process that has it open, or of a pair for the active one."""
 
 from __future__ import annotations
 
@@ -48,9 +48,12 @@ class SqliteStorage(Storage):
             self._start(lease)
 
     @classmethod
-    async def open(cls, path: str) -> Self:
-        """Open or create a file; raise StorageError if that fails or another process has it."""
-        return cls(await asyncio.to_thread(Tables, path))
+    async def open(cls, path: str, token: int | None = None) -> Self:
+        """Open or create a file; raise StorageError if that fails or another process has it.
+
+        With a fencing `token` other processes may have it, too: those with a lower token can no longer write.
+        """
+        return cls(await asyncio.to_thread(Tables, path, token))
 
     most_waiting = MOST_WAITING
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from controller.apiserver.storage.log import Happened
@@ -40,8 +41,12 @@ _ALL: Final = 1 << 62
 class Tables:
     """The tables; writes go between `begin` and `commit`, and a failure undoes all since `begin`."""
 
-    def __init__(self, path: str) -> None:
-        self.database = Database(path, LAYOUT)
+    def __init__(self, path: str, token: int | None = None) -> None:
+        """With a fencing `token` the file is shared with others, whose lower tokens it refuses from now on."""
+        self.database = Database(path, LAYOUT if token is None else replace(LAYOUT, exclusive=False, shared=True))
+        self._token = token
+        if token is not None:
+            self._fence(token)
         self.writes = 0
         """Statements that changed something, committed or not."""
         self.newest, self.compacted = self._revision("newest"), self._revision("compacted")
@@ -51,7 +56,8 @@ class Tables:
         return [Lease(*row) for row in self.database.query("SELECT number, ttl_s FROM leases")]
 
     def commit(self) -> None:
-        """Commit all writes to disk."""
+        """Commit all writes to disk; raise StorageError, with nothing written, if another token is in force."""
+        self._check_token()
         self._write("UPDATE revisions SET revision = ? WHERE name = 'newest'", (self.newest,))
         self.database.commit()
 
@@ -163,7 +169,20 @@ class Tables:
         self._write("UPDATE revisions SET revision = ? WHERE name = 'compacted'", (revision,))
         self.compacted = revision
 
+    def _check_token(self) -> None:
+        if self._token is not None and self._revision("token") != self._token:
+            raise StorageError(f"{self.database.path}: another API server is active: token {self._token} is not")
+
+    def _fence(self, token: int) -> None:
+        with self.database.transaction() as connection:
+            row = connection.execute("SELECT revision FROM revisions WHERE name = 'token'").fetchone()
+            if row is not None and row[0] > token:
+                path = self.database.path
+                raise StorageError(f"{path}: another API server is active: token {token} is lower than {row[0]}")
+            connection.execute("INSERT OR REPLACE INTO revisions VALUES ('token', ?)", (token,))
+
     def _write(self, statement: str, parameters: tuple[object, ...]) -> None:
+        self._check_token()  # before a statement fails for another reason: what is known here is old
         self.writes += 1
         self.database.write(statement, parameters)
 

@@ -30,6 +30,7 @@ from controller.apps.cli.shared.output import (
     table_of,
     utc,
 )
+from controller.apps.cli.shared.role import role_rows
 from controller.apps.cli.shared.units import seconds
 from controller.common.console import plain_or_terminal
 from controller.network.intents import FlowSpec
@@ -176,7 +177,8 @@ def status(server: Server = SERVER, form: FormatOption = Format.TABLE) -> None:
         "pinned flows": now.pinned,
         "drained": now.drained,
     }
-    show(("what", "value"), [*ages.items(), *load_rows(now.load), *sorted(now.counters.items())], form)
+    rows = [*role_rows(now.standby), *ages.items()]
+    show(("what", "value"), [*rows, *load_rows(now.load), *sorted(now.counters.items())], form)
     if now.last_problem is not None:
         typer.echo(f"last problem: {now.last_problem}", err=True)
     warn_overloads(now.load)

@@ -170,13 +170,23 @@ class Decider:
         decisions = self._moves(this, rows[urgent], now_ns, self.settings.relief_moves)
         if not confirming:
             return decisions
-        lasted = self._wished[rows] + 1
+        lasted = self._confirm(rows)
+        calm = rows[~urgent & (lasted >= self.settings.confirm_rounds)] if not decisions else rows[:0]
+        return decisions + self._moves(this, calm, now_ns, self.settings.moves_per_round)
+
+    def watch(self, now_ns: int) -> None:
+        """Count the wishes of a round, and move nothing: another decider moves these flows."""
+        this = self._round()
+        self._confirm(self._wishing(this, self._free(this, now_ns))[0])
+
+    def _confirm(self, rows: Ids) -> Longs:
+        """Count a round in which these flows wish to move, and return for how many they have."""
+        lasted: Longs = self._wished[rows] + 1
         # Flows that no longer wish to move start again from 0.
         self._wished[self._wishing_rows] = 0
         self._wished[rows] = lasted
         self._wishing_rows = rows
-        calm = rows[~urgent & (lasted >= self.settings.confirm_rounds)] if not decisions else rows[:0]
-        return decisions + self._moves(this, calm, now_ns, self.settings.moves_per_round)
+        return lasted
 
     def _on_crowded(self, rows: Ids, now_ns: int) -> Flags:
         """Return which of these flows are on links that cannot carry their load.

@@ -93,6 +93,10 @@ class Evacuation:
         """The flows that are due to return."""
         return self._left.keys()
 
+    def clear(self) -> None:
+        """Forget all flows that are due to return."""
+        self._left.clear()
+
     def restore(self, newest_first: Iterable[Decision]) -> None:
         """Restore from saved decisions which flows have yet to return."""
         seen: set[FlowSpec] = set()

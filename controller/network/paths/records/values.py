@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from controller.common.standby.values import StandbyStatus
 from controller.network.intents import FlowSpec
 from controller.network.paths.balancing.values import Rebalance
 from controller.network.paths.deciding.decide import Decision
@@ -166,7 +167,8 @@ class PathServerStatus:
     """The path server's counters: what it keeps, does and drops; the age of its newest network state.
 
     `now_ns` is its time, UTC, for ages of records; `nodes` are the switches by their numbers in records; `pinned` flows
-    are held on their paths by users, `drained` elements out of use; `load` is the server's own.
+    are held on their paths by users, `drained` elements out of use; `load` is the server's own, `standby`
+    its role in a pair.
     """
 
     version: int
@@ -182,6 +184,7 @@ class PathServerStatus:
     pinned: int
     load: DaemonLoad = NO_LOAD
     drained: int = 0
+    standby: StandbyStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Annotated, Final
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from types import TracebackType
+from typing import Annotated, Final, Self
 
+import grpc
+import grpc.aio
 import msgspec
 
 from collectors.feed import records_pb2
@@ -48,10 +52,13 @@ from controller.network.paths.service.messages import (
 from controller.network.paths.settings import ADDRESS
 from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
+from dataplane.event_loop.merging import merged
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.client import Peer, ServiceClient
 from dataplane.topology.values import LinkKey
 
+_NEXT: Final = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
+"""Codes after which the other path server of a pair is asked."""
 _PEER: Final = Peer("millrace.paths.v1.Paths", "path server", PathError)
 
 
@@ -59,7 +66,7 @@ class RouteClientSettings(Strict, frozen=True):
     """Settings of a path server client: the server's address, and how long to wait for it."""
 
     address: str = ADDRESS
-    """Its gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT."""
+    """Its gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT; of a pair both, separated by a comma."""
     tls: TlsSettings | None = None
     """Certificates for HOST:PORT; null: those that the environment names."""
     first_wait_ns: Annotated[int, msgspec.Meta(ge=1)] = 100_000_000
@@ -86,16 +93,96 @@ class RouteClient(ServiceClient):
         super().__init__(
             _PEER, settings, timeout_s=timeout_s, rng=rng, sleep=sleep, on_wait=on_wait, on_answer=on_answer
         )
+        addresses = settings.address.split(",")
+        self._pair: list[RouteClient] = []
+        if len(addresses) > 1:
+            self._pair = [
+                RouteClient(
+                    msgspec.structs.replace(settings, address=address.strip()),
+                    rng=rng,
+                    sleep=sleep,
+                    on_wait=on_wait,
+                    on_answer=on_answer,
+                )
+                for address in addresses
+            ]
+        self._last = 0
+        self._token = 0
+        self.stale_sets = 0
+        """Sets of routes refused because they are of a path server that is no longer active."""
 
-    async def routes(self) -> AsyncIterator[RouteSet]:
+    async def __aenter__(self) -> Self:
+        if not self._pair:
+            return await super().__aenter__()
+        for client in self._pair:
+            await client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await super().__aexit__(kind, error, traceback)
+        for client in self._pair:
+            await client.__aexit__(kind, error, traceback)
+
+    async def routes(self) -> AsyncGenerator[RouteSet, None]:
         """Yield the full set of routes in force, then each newer one, endlessly, across restarts of the path server.
 
+        Of several path servers all are followed. A set with a lower fencing token than an earlier one is refused.
         Raises PathError when the two sides speak different versions.
         """
-        async for message in self._follow("WatchRoutes", pb.WatchRoutesRequest(), pb.RouteSet):
+        async with aclosing(self._all_routes()) as sets:
+            async for routes in sets:
+                if routes.token < self._token:
+                    self.stale_sets += 1
+                    continue
+                self._token = routes.token
+                yield routes
+
+    async def _all_routes(self) -> AsyncGenerator[RouteSet, None]:
+        of_each = [client._own_routes(wait=True) for client in self._pair]  # noqa: SLF001 - its own
+        async with aclosing(merged(of_each) if of_each else self._own_routes(wait=False)) as sets:
+            async for routes in sets:
+                yield routes
+
+    async def _own_routes(self, *, wait: bool) -> AsyncGenerator[RouteSet, None]:
+        async for message in self._follow("WatchRoutes", pb.WatchRoutesRequest(wait=wait), pb.RouteSet):
             with self._decoding():
                 routes = route_set_of(message)
             yield routes
+
+    async def _call(self, method: str, request: bytes) -> bytes:
+        if self._pair:
+            return await self._of_active(method, request, ServiceClient._call)  # noqa: SLF001 - its own
+        return await super()._call(method, request)
+
+    async def _first(self, method: str, request: bytes) -> bytes:
+        if self._pair:
+            return await self._of_active(method, request, ServiceClient._first)  # noqa: SLF001 - its own
+        return await super()._first(method, request)
+
+    async def _stream(self, method: str, request: bytes) -> AsyncGenerator[bytes, None]:
+        streams = [client._stream(method, request) for client in self._pair]  # noqa: SLF001 - its own
+        async with aclosing(merged(streams) if streams else super()._stream(method, request)) as messages:
+            async for message in messages:
+                yield message
+
+    async def _of_active(
+        self, method: str, request: bytes, ask: Callable[[ServiceClient, str, bytes], Awaitable[bytes]]
+    ) -> bytes:
+        """Return the answer of the path server that answered last, or else of the next that carries out the call."""
+        problem: PathError | None = None
+        for _ in self._pair:
+            try:
+                return await ask(self._pair[self._last], method, request)
+            except PathError as error:
+                cause = error.__cause__
+                if not isinstance(cause, grpc.aio.AioRpcError) or cause.code() not in _NEXT:
+                    raise
+                problem = problem or error
+                self._last = (self._last + 1) % len(self._pair)
+        assert problem is not None, "a pair has members"
+        raise problem
 
     async def current_routes(self) -> RouteSet:
         """Return the full set of routes in force; raise PathError when the path server cannot be reached."""
@@ -162,8 +249,17 @@ class RouteClient(ServiceClient):
             return DRAIN_LIST.value(await self._ask("GetDrains", pb.GetDrainsRequest(), pb.DrainList))
 
     async def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
-        """Report the condition of all watched links to the path server; raise PathError if that fails."""
-        await self._ask("NoteLinks", statuses_message(statuses), pb.NoteLinksResponse)
+        """Report the condition of all watched links to the path server; raise PathError if that fails.
+
+        Of several each is told, and those that stand by may be away.
+        """
+        if not self._pair:
+            await self._ask("NoteLinks", statuses_message(statuses), pb.NoteLinksResponse)
+            return
+        answers = await asyncio.gather(*(one.note_links(statuses) for one in self._pair), return_exceptions=True)
+        problems = [answer for answer in answers if answer is not None]
+        if len(problems) == len(self._pair) or any(not isinstance(problem, PathError) for problem in problems):
+            raise problems[0]
 
     async def records(self, query: RecordQuery) -> tuple[HopRecord, ...]:
         """Return the hop records that a query selects, newest first; raise PathError."""
@@ -171,6 +267,13 @@ class RouteClient(ServiceClient):
             return records_of(await self._ask("GetRecords", self._request(RECORD_QUERY, query), records_pb2.HopRecords))
 
     async def status(self) -> PathServerStatus:
-        """Return the path server's counters; raise PathError when it cannot be reached."""
+        """Return the path server's counters, of a pair the active one's; raise PathError when it cannot be reached."""
+        if self._pair:
+            answers = await asyncio.gather(*(one.status() for one in self._pair), return_exceptions=True)
+            roles = [answer for answer in answers if isinstance(answer, PathServerStatus)]
+            active = [role for role in roles if role.standby is None or role.standby.is_active]
+            if roles:
+                return (active or roles)[0]
+            raise next(answer for answer in answers if isinstance(answer, BaseException))
         with self._decoding():
             return STATUS.value(await self._ask("GetStatus", pb.GetStatusRequest(), pb.Status))

@@ -126,6 +126,7 @@ def route_set_message(routes: RouteSet) -> pb.RouteSet:
         weighted=_weighted_message(routes.weighted, places),
         pins=_routes_message(routes.pins, places),
         traceparent=routes.traceparent,
+        token=routes.token,
         drained=[link_pb2.Link(src=link.src, dst=link.dst) for link in routes.drained],
     )
     message.names.extend(places)
@@ -167,7 +168,7 @@ def route_set_of(message: pb.RouteSet) -> RouteSet:
     explicit, pins = _routes_of(message.routes, names), _routes_of(message.pins, names)
     weighted = _weighted_of(message.weighted, names)
     drained = tuple(LinkKey(link.src, link.dst) for link in message.drained)
-    return RouteSet(message.version, explicit, weighted, pins, drained, message.traceparent)
+    return RouteSet(message.version, explicit, weighted, pins, drained, message.traceparent, message.token)
 
 
 def _routes_of(message: pb.Routes, names: Sequence[str]) -> tuple[Route, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from controller.common.standby.metrics import standby_families
 from controller.network.paths.records.values import PathServerStatus
 from dataplane.clock import NS_PER_S
 from dataplane.load.metrics import load_families
@@ -32,3 +33,4 @@ def families(status: PathServerStatus) -> Iterator[Metric]:
         counts.add_metric([name], count)
     yield counts
     yield from load_families("paths", status.load)
+    yield from standby_families("paths", status.standby)

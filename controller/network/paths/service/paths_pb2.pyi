@@ -1,6 +1,7 @@
 # mypy: ignore-errors
 from collectors.feed import links_pb2 as _links_pb2
 from collectors.feed import records_pb2 as _records_pb2
+from controller.common.standby import standby_pb2 as _standby_pb2
 from dataplane.load import load_pb2 as _load_pb2
 from dataplane.topology import link_pb2 as _link_pb2
 from google.protobuf.internal import containers as _containers
@@ -12,8 +13,10 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class WatchRoutesRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("wait",)
+    WAIT_FIELD_NUMBER: _ClassVar[int]
+    wait: bool
+    def __init__(self, wait: _Optional[bool] = ...) -> None: ...
 
 class WatchDecisionsRequest(_message.Message):
     __slots__ = ("recent",)
@@ -98,7 +101,7 @@ class WeightedRoutes(_message.Message):
     def __init__(self, switch: _Optional[_Iterable[int]] = ..., destination: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., next_hops: _Optional[_Iterable[int]] = ..., weights: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RouteSet(_message.Message):
-    __slots__ = ("version", "names", "routes", "weighted", "pins", "traceparent", "drained")
+    __slots__ = ("version", "names", "routes", "weighted", "pins", "traceparent", "drained", "token")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
     ROUTES_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +109,7 @@ class RouteSet(_message.Message):
     PINS_FIELD_NUMBER: _ClassVar[int]
     TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     DRAINED_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
     version: int
     names: _containers.RepeatedScalarFieldContainer[str]
     routes: Routes
@@ -113,7 +117,8 @@ class RouteSet(_message.Message):
     pins: Routes
     traceparent: str
     drained: _containers.RepeatedCompositeFieldContainer[_link_pb2.Link]
-    def __init__(self, version: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., weighted: _Optional[_Union[WeightedRoutes, _Mapping]] = ..., pins: _Optional[_Union[Routes, _Mapping]] = ..., traceparent: _Optional[str] = ..., drained: _Optional[_Iterable[_Union[_link_pb2.Link, _Mapping]]] = ...) -> None: ...
+    token: int
+    def __init__(self, version: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., weighted: _Optional[_Union[WeightedRoutes, _Mapping]] = ..., pins: _Optional[_Union[Routes, _Mapping]] = ..., traceparent: _Optional[str] = ..., drained: _Optional[_Iterable[_Union[_link_pb2.Link, _Mapping]]] = ..., token: _Optional[int] = ...) -> None: ...
 
 class PathFigures(_message.Message):
     __slots__ = ("switches", "delay_ns", "bottleneck_bps", "room_bps", "dead_link", "crowded_link", "foreseen_ns", "drained_link")
@@ -374,7 +379,7 @@ class GetRecordsRequest(_message.Message):
     def __init__(self, src: _Optional[str] = ..., dst: _Optional[str] = ..., protocol: _Optional[int] = ..., src_port: _Optional[int] = ..., dst_port: _Optional[int] = ..., link: _Optional[_Union[_link_pb2.Link, _Mapping]] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("version", "flows", "explicit_routes", "last_step_ns", "snapshot_age_ns", "counters", "last_problem", "feed_is_silent", "now_ns", "nodes", "pinned", "load", "drained")
+    __slots__ = ("version", "flows", "explicit_routes", "last_step_ns", "snapshot_age_ns", "counters", "last_problem", "feed_is_silent", "now_ns", "nodes", "pinned", "load", "drained", "standby")
     class CountersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -402,6 +407,7 @@ class Status(_message.Message):
     PINNED_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
     DRAINED_FIELD_NUMBER: _ClassVar[int]
+    STANDBY_FIELD_NUMBER: _ClassVar[int]
     version: int
     flows: int
     explicit_routes: int
@@ -415,4 +421,5 @@ class Status(_message.Message):
     pinned: int
     load: _load_pb2.DaemonLoad
     drained: int
-    def __init__(self, version: _Optional[int] = ..., flows: _Optional[int] = ..., explicit_routes: _Optional[int] = ..., last_step_ns: _Optional[int] = ..., snapshot_age_ns: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ..., last_problem: _Optional[str] = ..., feed_is_silent: _Optional[bool] = ..., now_ns: _Optional[int] = ..., nodes: _Optional[_Mapping[str, int]] = ..., pinned: _Optional[int] = ..., load: _Optional[_Union[_load_pb2.DaemonLoad, _Mapping]] = ..., drained: _Optional[int] = ...) -> None: ...
+    standby: _standby_pb2.Standby
+    def __init__(self, version: _Optional[int] = ..., flows: _Optional[int] = ..., explicit_routes: _Optional[int] = ..., last_step_ns: _Optional[int] = ..., snapshot_age_ns: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ..., last_problem: _Optional[str] = ..., feed_is_silent: _Optional[bool] = ..., now_ns: _Optional[int] = ..., nodes: _Optional[_Mapping[str, int]] = ..., pinned: _Optional[int] = ..., load: _Optional[_Union[_load_pb2.DaemonLoad, _Mapping]] = ..., drained: _Optional[int] = ..., standby: _Optional[_Union[_standby_pb2.Standby, _Mapping]] = ...) -> None: ...

@@ -10,9 +10,12 @@ from typing import Final
 
 from collectors.feed.client import FeedClient, FeedClientSettings
 from controller.common.errors import PathError
+from controller.common.standby.lease import Lease
+from controller.common.standby.pair import Member, ready_once, serve_in_pair
 from controller.common.tracing import traces_of
 from controller.network.paths.core import PathServerCore
 from controller.network.paths.records.database import open_path_database
+from controller.network.paths.records.pair_store import PairStore
 from controller.network.paths.records.recorder import Recorder
 from controller.network.paths.records.store import PathStore
 from controller.network.paths.service.metrics import families
@@ -36,12 +39,19 @@ async def serve(
     stop: asyncio.Event,
     *,
     on_ready: Callable[[str], None] | None = None,
+    lease: Lease | None = None,
 ) -> None:
-    """Decide until `stop` is set; raise PathError for an unusable database or address, FeedError."""
+    """Decide until `stop` is set; raise PathError for an unusable database or address, FeedError.
+
+    With a `lease` stand by until it is held.
+    """
     records = settings.records
     database = open_path_database(records.database)
     try:
-        store = PathStore(database, max_decisions=records.max_decisions)
+        most = records.max_decisions
+        store = (
+            PathStore(database, max_decisions=most) if lease is None else PairStore(database, lease, max_decisions=most)
+        )
         core = PathServerCore(
             topology,
             settings.decide,
@@ -56,7 +66,7 @@ async def serve(
         async with AsyncExitStack() as stack:
             traces = traces_of(settings.traces, "paths", settings.tls)
             stack.push_async_callback(asyncio.to_thread, traces.close)
-            server = PathServer(core, recorder, settings, clock, traces)
+            server = PathServer(core, recorder, settings, clock, traces, lease=lease)
             where = ""
             if settings.metrics is not None:
                 registry = registry_of(lambda: families(server.status()))
@@ -71,8 +81,13 @@ async def serve(
 async def _serve(settings: PathServerSettings, lifecycle: Lifecycle[PathServerSettings]) -> None:
     topology = load_topology(settings.topology)
     feed_settings = FeedClientSettings(address=settings.feed, tls=settings.tls)
-    async with FeedClient(feed_settings, on_wait=LOGGER.warning, on_answer=LOGGER.info) as feed:
-        await serve(settings, topology, feed, UtcClock(), lifecycle.stop, on_ready=ready_promptly(lifecycle.ready))
+    ready = ready_once(ready_promptly(lifecycle.ready))
+
+    async def serve_once(lease: Lease | None, stop: asyncio.Event) -> None:
+        async with FeedClient(feed_settings, on_wait=LOGGER.warning, on_answer=LOGGER.info) as feed:
+            await serve(settings, topology, feed, UtcClock(), stop, on_ready=ready, lease=lease)
+
+    await serve_in_pair(settings.standby, Member("paths", settings.listen, LOGGER), serve_once, lifecycle.stop)
 
 
 DAEMON: Final = Daemon("paths", PathServerSettings, _serve)

@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol, TypeVar
@@ -24,7 +25,16 @@ from collectors.feed.records import records_message
 from collectors.feed.statuses import statuses_of
 from collectors.record_columns import RecordColumns
 from collectors.values import FlowMove, LinkStatus, NetworkSignals, Snapshot
-from controller.common.errors import DeadPathError, NoSuchPathError, PathError, StaleDrainsError
+from controller.common.errors import (
+    DeadPathError,
+    LostLeaseError,
+    NoSuchPathError,
+    PathError,
+    StaleDrainsError,
+    StorageError,
+)
+from controller.common.standby.lease import Lease
+from controller.common.standby.pair import until_active
 from controller.common.tracing import UNTRACED, Traces
 from controller.network.intents import FlowSpec, RouteSet
 from controller.network.paths.balancing.values import Rebalance
@@ -71,6 +81,9 @@ LOGGER = logging.getLogger("millrace.paths")
 
 MAX_PENDING_BATCHES = 64
 """Batches of records waiting for the database; more are dropped and counted."""
+_AGAIN_S: Final = 0.05
+_FIRST_ROUND_S: Final = 10.0
+"""Without a state of the network for this long, a standby is ready to serve the saved routes."""
 _LOOKS: Final = 4
 """Number of silence checks within the time after which a feed counts as silent."""
 _PREPARING: Final = 10
@@ -141,9 +154,12 @@ class PathServer:
         settings: PathServerSettings,
         clock: Clock,
         traces: Traces = UNTRACED,
+        *,
+        lease: Lease | None = None,
     ) -> None:
+        """With a `lease` stand by until it is held; the core's store is a `PairStore` then."""
         self._core, self._recorder, self._settings, self._clock = core, recorder, settings, clock
-        self._traces = traces
+        self._traces, self._lease = traces, lease
         # One thread only, so that no two calls of the core overlap.
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="paths")
         self._pending: asyncio.Queue[RecordColumns] = asyncio.Queue(MAX_PENDING_BATCHES)
@@ -159,6 +175,7 @@ class PathServer:
         self._signals = Signals(queue_frames=core.settings.idle_frames, interval_ns=settings.interval_ns)
         self._woken = asyncio.Event()
         self._arrived = asyncio.Event()
+        self._computed = asyncio.Event()
         self._feed_time = FeedTime()
         self._feed_time_known = asyncio.Event()
         self._last_step_ns: int | None = None
@@ -192,8 +209,10 @@ class PathServer:
     async def run(self, feed: Feed) -> None:
         """Serve, record and decide until cancelled; raise a permanent failure of the feed."""
         await self._server.start()
+        await self._server.report_serving(ready=self._lease is None)
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._take_over(), name="take over")
                 group.create_task(self._watch(feed), name="watch")
                 group.create_task(self._listen_for_silence(), name="watch for feed silence")
                 group.create_task(self._look_at_once(feed), name="decide on link changes")
@@ -218,6 +237,7 @@ class PathServer:
             self.counters["stale_snapshots"] += 1
             return
         result = await self._in_worker(partial(self._core.decide, snapshot, now_ns, out_of_turn=out_of_turn))
+        self._computed.set()
         self._round_ns = self._clock.now_ns() - now_ns
         self._signals.decided(moved=result is not None)
         self._last_step_ns = now_ns
@@ -234,6 +254,29 @@ class PathServer:
         now_ns = self._clock.now_ns()
         result = await self._in_worker(partial(self._core.links_noted, statuses, now_ns))
         await self._publish(result, Round("links", now_ns))
+
+    async def _take_over(self) -> None:
+        """Become the active path server once the lease is held, and publish the pair's routes under its token."""
+        if self._lease is None:
+            return
+        # A first round compiles and loads for a while: it is over before anybody relies on this one.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_ROUND_S):
+                await self._computed.wait()
+        await until_active(self._lease)
+        token = self._lease.check()
+        while True:
+            try:
+                result = await self._in_worker(partial(self._core.take_over, token))
+                break
+            except StorageError as error:
+                self._lease.check()
+                LOGGER.warning("%s", error)
+                await asyncio.sleep(_AGAIN_S)
+        self._recent = deque(self._core.decisions, maxlen=RECENT_DECISIONS)
+        self._recent_changes = deque(self._core.rebalances, maxlen=RECENT_DECISIONS)
+        await self._publish(result, Round("lease", self._clock.now_ns()))
+        await self._server.report_serving(ready=True)
 
     async def _watch(self, feed: Feed) -> None:
         """Keep the newest snapshot only: a round that takes long must not leave a queue of old ones behind."""
@@ -372,13 +415,17 @@ class PathServer:
             _NEEDS,
         )
 
-    async def _serve_routes(self, _: pb.WatchRoutesRequest) -> AsyncIterator[bytes]:
-        """Send the set in force, then always the newest; sets that a slow reader missed are skipped."""
-        sent = self._routes
-        yield await self._in_bytes(sent)
+    async def _serve_routes(self, request: pb.WatchRoutesRequest) -> AsyncIterator[bytes]:
+        """Send the set in force, then always the newest; sets that a slow reader missed are skipped.
+
+        While standing by there is none to send.
+        """
+        if not request.wait:
+            self._refuse_standby()
+        sent = None
         while True:
             async with self._routes_changed:
-                while self._routes is sent:
+                while self._core.is_following or self._routes is sent:
                     await self._routes_changed.wait()
                 sent = self._routes
             yield await self._in_bytes(sent)
@@ -389,16 +436,24 @@ class PathServer:
             self._sent = routes, await asyncio.to_thread(lambda: route_set_message(routes).SerializeToString())
         return self._sent[1]
 
+    async def _until_deciding(self) -> None:
+        """Return once this path server is not, or no longer, standing by."""
+        async with self._routes_changed:
+            await self._routes_changed.wait_for(lambda: not self._core.is_following)
+
     async def _serve_decisions(self, request: pb.WatchDecisionsRequest) -> AsyncIterator[pb.Decision]:
+        await self._until_deciding()
         async for decision in _follow(self._recent, self._subscribers, request.recent):
             yield DECISION.message(decision)
 
     async def _serve_rebalances(self, request: pb.WatchRebalancesRequest) -> AsyncIterator[pb.Rebalance]:
+        await self._until_deciding()
         async for change in _follow(self._recent_changes, self._balance_subscribers, request.recent):
             yield REBALANCE.message(change)
 
     async def _serve_explanation(self, request: pb.Flow) -> pb.Explanation:
         flow = flow_asked(request)
+        self._refuse_standby()
         return await self._answer(lambda: EXPLANATION.message(self._explain(flow)))
 
     def _explain(self, flow: FlowSpec) -> Explanation:
@@ -412,6 +467,7 @@ class PathServer:
 
     async def _serve_report_link(self, request: pb.ReportLinkRequest) -> pb.ReportLinkResponse:
         change = link_reported(request)
+        self._refuse_standby()
         try:
             await self.link_changed(change)
         except PathError as error:
@@ -420,17 +476,20 @@ class PathServer:
 
     async def _serve_pin(self, request: pb.PinRequest) -> pb.PinResponse:
         pin, now_ns = pin_asked(request), self._clock.now_ns()
+        self._refuse_standby()
         result = await self._answer(lambda: self._core.pin(pin.flow, pin.switches, now_ns))
         await self._publish(result, Round("pin", now_ns))
         return pb.PinResponse()
 
     async def _serve_release(self, request: pb.Flow) -> pb.ReleaseResponse:
         flow, now_ns = flow_asked(request), self._clock.now_ns()
+        self._refuse_standby()
         await self._publish(await self._answer(lambda: self._core.release(flow, now_ns)), Round("release", now_ns))
         return pb.ReleaseResponse()
 
     async def _serve_drain(self, request: pb.DrainChange) -> pb.DrainEffect:
         asked, now_ns, caller = drain_asked(request), self._clock.now_ns(), CALLER.get()
+        self._refuse_standby()
         # Services act for others: the API server for whoever is signed in at the page.
         is_trusted = caller.role in {Role.ADMIN, Role.SERVICE}
         change = replace(asked, by=asked.by if asked.by and is_trusted else caller.name)
@@ -443,10 +502,12 @@ class PathServer:
 
     async def _serve_foresee_drain(self, request: pb.DrainChange) -> pb.DrainEffect:
         change, now_ns = drain_asked(request), self._clock.now_ns()
+        self._refuse_standby()
         return DRAIN_EFFECT.message(await self._answer(lambda: self._core.foresee_drain(change, now_ns)))
 
     async def _serve_drains(self, _: pb.GetDrainsRequest) -> pb.DrainList:
         now_ns = self._clock.now_ns()
+        self._refuse_standby()
         return DRAIN_LIST.message(await self._answer(lambda: self._core.drains(now_ns)))
 
     async def _serve_note_links(self, request: links_pb2.LinkStatuses) -> pb.NoteLinksResponse:
@@ -479,6 +540,7 @@ class PathServer:
             len(core.routes.pins),
             self._monitor.load,
             core.drained,
+            None if self._lease is None else self._lease.status(),
         )
 
     def _long_round(self) -> Cause | None:
@@ -499,6 +561,17 @@ class PathServer:
             return await self._in_worker(call)
         except PathError as error:
             raise CallError(_code_of(error), str(error)) from error
+        except LostLeaseError as error:
+            raise CallError(grpc.StatusCode.UNAVAILABLE, str(error)) from error
+
+    def _refuse_standby(self) -> None:
+        """Refuse a call that only the active path server of a pair carries out."""
+        if self._lease is None or not (self._core.is_following or self._lease.token is None):
+            return
+        active = self._lease.status()
+        where = f" at {active.active_address}" if active.active_address else ""
+        who = f": {active.active_holder}{where} is active" if active.active_holder else ""
+        raise CallError(grpc.StatusCode.UNAVAILABLE, f"this path server stands by{who}")
 
 
 def _code_of(error: PathError) -> grpc.StatusCode:

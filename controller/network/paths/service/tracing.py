@@ -14,7 +14,7 @@ from controller.network.paths.round_result import RoundResult
 class Round:
     """Cause of a round, its start, and the time of the state it decided by, all in ns of the server's clock."""
 
-    cause: Literal["state", "link", "links", "pin", "release", "drain"]
+    cause: Literal["state", "link", "links", "pin", "release", "drain", "lease"]
     begun_ns: int
     taken_ns: int | None = None
 

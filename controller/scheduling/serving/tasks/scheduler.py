@@ -19,6 +19,7 @@ from controller.apiserver.client import ApiClient
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.base import Resource
 from controller.common.errors import ApiError, ControllerError, SchedulerError
+from controller.common.standby.pair import MayDecide, at_once
 from controller.probing.evaluation import Policy
 from controller.scheduling.costs import Costs
 from controller.scheduling.framework.lessons import learners_of
@@ -62,8 +63,13 @@ class TaskScheduler:
         registry: CollectorRegistry,
         topology: str | None = None,
         learning: LearningMetrics | None = None,
+        may_decide: MayDecide = at_once,
     ) -> None:
-        """`now_ns` is the wall clock used in decisions; leases and waits use `clock`."""
+        """`now_ns` is the wall clock used in decisions; leases and waits use `clock`.
+
+        Nothing is decided before `may_decide` returns.
+        """
+        self._may_decide = may_decide
         self.view, self.metrics = TasksView(), TaskMetrics(registry)
         self.knowledge = Knowledge(self.view, settings, _hours(self.view, settings, topology))
         self._client, self._clock, self._now_ns = client, clock, now_ns
@@ -130,6 +136,7 @@ class TaskScheduler:
             self._changed.set()
 
     async def _decide_forever(self) -> None:
+        await self._may_decide()
         while True:
             try:
                 async with asyncio.timeout(_LONGEST_S):

@@ -209,7 +209,7 @@ def test_client_pins_and_releases_flows_and_gets_error_codes(topology: Topology,
             assert (await bench.client.current_routes()).pins == ()
             with pytest.raises(PathError, match="flow ha->hd is not pinned"):
                 await bench.client.release(AD)
-            await routes.aclose()  # type: ignore[attr-defined]
+            await routes.aclose()
             await decisions.aclose()  # type: ignore[attr-defined]
 
     play(scene())
@@ -243,7 +243,7 @@ def test_client_drains_and_puts_back_and_gets_error_codes(topology: Topology, tm
                 assert caught.value.__cause__.code() is code
             await bench.client.drain(DrainChange("b", drained=False))
             assert (await bench.client.current_routes()).drained == ()
-            await routes.aclose()  # type: ignore[attr-defined]
+            await routes.aclose()
 
     play(scene())
 
@@ -275,7 +275,7 @@ def test_routes_decisions_and_reasons_reach_a_client(topology: Topology, tmp_pat
             assert told.moves == (decision,)
             with pytest.raises(PathError, match=": flow hd->ha is not managed"):
                 await bench.client.why(FlowSpec("hd", "ha"))
-            await routes.aclose()  # type: ignore[attr-defined]
+            await routes.aclose()
             await decisions.aclose()  # type: ignore[attr-defined]
 
     play(scene())
@@ -360,7 +360,7 @@ def test_client_gets_the_same_routes_after_a_restart(topology: Topology, tmp_pat
                 moved = await anext(routes)
             async with running(topology, tmp_path):
                 assert await anext(routes) == moved
-            await routes.aclose()  # type: ignore[attr-defined]
+            await routes.aclose()
         assert waits
         assert address in waits[0]
 

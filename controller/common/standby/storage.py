@@ -1,0 +1,52 @@
+"""Storage of leases: keys with revisions, and transactions with conditions; calls block."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+ABSENT = 0
+"""Revision of a key that does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A value and the revision of its last change."""
+
+    value: bytes
+    revision: int
+
+
+class LeaseStorage(ABC):
+    """Keys that several processes share; every method raises StorageError in one line.
+
+    The revision is one number for the whole storage, which each transaction increments. A write that fails may or may
+    not have taken effect.
+    """
+
+    @abstractmethod
+    def read(self, keys: Sequence[str], *, after: int = 0) -> dict[str, Entry]:
+        """Return the keys that exist, all as of one moment, and have changed after a revision."""
+
+    @abstractmethod
+    def write(self, changes: Mapping[str, bytes], expected: Mapping[str, int], *, durable: bool = False) -> int | None:
+        """Set keys, all or none, if the `expected` ones are at these revisions; return the transaction's revision.
+
+        Return None, with nothing changed, if one is not. A `durable` write, and all before it, survives a power
+        failure; others may not.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the storage; idempotent."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -265,7 +265,7 @@ _PARAMETERS = {
     "watch_drops": ("watch_id", "quota"),
     "set_path_hash_multiplier": ("multiplier",),
     "from_child": ("number",),
-    "from_reader": (),
+    "from_server": (),
     "from_parent": (),
     "add_up": ("nonce", "epoch", "children", "first_cell", "last_cell", "group", "group_with_server"),
     "add_up_for": ("nonce", "epoch", "children", "first_cell", "last_cell", "group", "parent"),

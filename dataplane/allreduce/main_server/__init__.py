@@ -1,0 +1,1 @@
+"""The main server of a job: it distributes values to the workers, and takes what they deliver."""

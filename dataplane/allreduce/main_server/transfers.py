@@ -145,7 +145,7 @@ def _assemble(engine: Engine, read: Callable[[Words], None]) -> Bytes | None:
         read(words)
         part[:] = words.view(np.uint8)[: part.size]
     # A giver that is lost between two segments leaves zeros.
-    return data if zlib.crc32(data) == checksum else None
+    return data if zlib.crc32(data.data) == checksum else None
 
 
 def _parts(engine: Engine, data: Bytes) -> Iterator[Words]:
@@ -154,7 +154,7 @@ def _parts(engine: Engine, data: Bytes) -> Iterator[Words]:
 
 
 def _header_of(data: Bytes) -> Words:
-    header = _HEADER.pack(data.size, zlib.crc32(data), _MARK)
+    header = _HEADER.pack(data.size, zlib.crc32(data.data), _MARK)
     inline = data.tobytes() if data.size <= _INLINE else b""
     words: Words = np.frombuffer((header + inline).ljust(BLOCK * 4, b"\0"), np.int32)
     return words

@@ -28,6 +28,7 @@ from dataplane.allreduce.engine import EngineSettings, TransportName, rings_of
 from dataplane.allreduce.errors import JobRefusedError, RemovedError
 from dataplane.allreduce.job_engine import JobEngine, Values
 from dataplane.allreduce.jobs.codec import decode_downward, encode
+from dataplane.allreduce.jobs.convergence import Convergence
 from dataplane.allreduce.jobs.messages import (
     ATTEND,
     Admitted,
@@ -119,6 +120,7 @@ class Membership(Closing):
         boundaries: bool = False,
         server: tuple[str, int] | str | None = None,
         is_main_server: bool = False,
+        convergence: Convergence | None = None,
         local_address: str = "",
         patience_s: float | None = None,
         tls: TlsSettings | None = None,
@@ -132,6 +134,7 @@ class Membership(Closing):
         choice if left out; so is `patience_s`, the time without a result after which an all-reduce fails: longer than
         it takes to drop a worker that has died. `server`, a host and its UDP port, gets final sums: see `for_server`;
         a host alone is a main server that joins the job as well (`MainServer.join`, which is `is_main_server` here).
+        `convergence` must be the same at all workers.
         `local_address` is where results arrive, if the machine has several addresses. `make` returns the engine:
         without its own thread, a JobEngine. `transport` carries the packets: "auto" is queues that this node's
         manager grants, else UDP. `tls` has the certificate of a worker of this host, for HOST:PORT beyond
@@ -147,7 +150,8 @@ class Membership(Closing):
         token = secrets.token_hex(8)
         asked = None if is_main_server else server
         hello = Hello(job, host, token, workers, port, deadline_ns, window, capacity, boundaries, None, asked)
-        hello = replace(hello, is_main_server=is_main_server)
+        terms = None if convergence is None else (convergence.measure, convergence.below, convergence.steps)
+        hello = replace(hello, is_main_server=is_main_server, convergence=terms)
 
         def with_choices(settings: EngineSettings) -> JobEngine:
             patience = settings.patience_s if patience_s is None else patience_s

@@ -16,8 +16,18 @@ class Server(_message.Message):
     udp_port: int
     def __init__(self, host: _Optional[str] = ..., udp_port: _Optional[int] = ...) -> None: ...
 
+class Convergence(_message.Message):
+    __slots__ = ("measure", "below", "steps")
+    MEASURE_FIELD_NUMBER: _ClassVar[int]
+    BELOW_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    measure: str
+    below: float
+    steps: int
+    def __init__(self, measure: _Optional[str] = ..., below: _Optional[float] = ..., steps: _Optional[int] = ...) -> None: ...
+
 class Hello(_message.Message):
-    __slots__ = ("job", "host", "token", "workers", "udp_port", "deadline_ns", "window", "capacity", "boundaries", "number", "server", "is_main_server")
+    __slots__ = ("job", "host", "token", "workers", "udp_port", "deadline_ns", "window", "capacity", "boundaries", "number", "server", "is_main_server", "convergence")
     JOB_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +40,7 @@ class Hello(_message.Message):
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
     IS_MAIN_SERVER_FIELD_NUMBER: _ClassVar[int]
+    CONVERGENCE_FIELD_NUMBER: _ClassVar[int]
     job: str
     host: str
     token: str
@@ -42,7 +53,8 @@ class Hello(_message.Message):
     number: int
     server: Server
     is_main_server: bool
-    def __init__(self, job: _Optional[str] = ..., host: _Optional[str] = ..., token: _Optional[str] = ..., workers: _Optional[int] = ..., udp_port: _Optional[int] = ..., deadline_ns: _Optional[int] = ..., window: _Optional[int] = ..., capacity: _Optional[int] = ..., boundaries: _Optional[bool] = ..., number: _Optional[int] = ..., server: _Optional[_Union[Server, _Mapping]] = ..., is_main_server: _Optional[bool] = ...) -> None: ...
+    convergence: Convergence
+    def __init__(self, job: _Optional[str] = ..., host: _Optional[str] = ..., token: _Optional[str] = ..., workers: _Optional[int] = ..., udp_port: _Optional[int] = ..., deadline_ns: _Optional[int] = ..., window: _Optional[int] = ..., capacity: _Optional[int] = ..., boundaries: _Optional[bool] = ..., number: _Optional[int] = ..., server: _Optional[_Union[Server, _Mapping]] = ..., is_main_server: _Optional[bool] = ..., convergence: _Optional[_Union[Convergence, _Mapping]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()

@@ -38,6 +38,8 @@ class Hello:
     number: int | None = None
     server: tuple[str, int] | None = None
     is_main_server: bool = False
+    convergence: tuple[str, float, int] | None = None
+    """Measure, bound and steps of the job's `Convergence`."""
 
 
 @dataclass(frozen=True, slots=True)

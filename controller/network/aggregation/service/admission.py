@@ -62,6 +62,7 @@ def _misfit(job: JobState, hello: Hello) -> str | None:
         ("capacity", job.capacity, job.capacity if hello.capacity is None else hello.capacity),
         ("main server", asked.server, hello.server),
         ("boundaries", asked.boundaries, hello.boundaries),
+        ("convergence", asked.convergence, hello.convergence),
     ):
         if theirs != its:
             return f"{hello.host} asks for {what} {its}, the others for {theirs}"

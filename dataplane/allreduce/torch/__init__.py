@@ -9,5 +9,6 @@ Needs PyTorch, the extra `torch` of the distribution; in Millrace only the demo'
 
 from dataplane.allreduce.torch.hook import all_reduce, attach, millrace_hook
 from dataplane.allreduce.torch.state import MillraceState
+from dataplane.allreduce.torch.transferred import joined, split
 
-__all__ = ["MillraceState", "all_reduce", "attach", "millrace_hook"]
+__all__ = ["MillraceState", "all_reduce", "attach", "joined", "millrace_hook", "split"]

@@ -271,6 +271,7 @@ _PARAMETERS = {
     "add_up_for": ("nonce", "epoch", "children", "first_cell", "last_cell", "group", "parent"),
     "report_items": ("mask", "slow_us"),
     "address": ("dst_mac", "dst_addr", "dst_port"),
+    "to_producer": ("producer",),
     "cached": ("cell", "generation", "producer", "port"),
     "recorded": ("cell", "generation", "writers", "forward"),
     "NoAction": (),

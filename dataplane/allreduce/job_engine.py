@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dataplane.allreduce import transfers
 from dataplane.allreduce.engine import Engine, EngineSettings, EngineStatistics
 from dataplane.allreduce.errors import SaturatedError
 from dataplane.allreduce.half_precision import narrow, widen
-from dataplane.allreduce.main_server import transfers
-from dataplane.allreduce.main_server.transfers import Bytes
+from dataplane.allreduce.transfers import Bytes
 from dataplane.allreduce.turns import Poll, Turns
 from dataplane.clock import NS_PER_S
 from dataplane.closing import Closing

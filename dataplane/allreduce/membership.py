@@ -40,7 +40,6 @@ from dataplane.allreduce.jobs.messages import (
     Leave,
     Upward,
 )
-from dataplane.allreduce.main_server.transfers import bytes_of
 from dataplane.allreduce.membership_state import (
     Begin,
     Command,
@@ -53,6 +52,7 @@ from dataplane.allreduce.membership_state import (
     SetEpoch,
     describe_members,
 )
+from dataplane.allreduce.transfers import bytes_of
 from dataplane.clock import NS_PER_S
 from dataplane.closing import Closing
 from dataplane.errors import AllReduceError

@@ -34,8 +34,8 @@ from controller.network.p4runtime.session import FABRIC_AGGREGATION, fabric_prog
 from controller.network.virtual import VirtualController, WriteDelays
 from dataplane.allreduce.engine import Engine, EngineSettings
 from dataplane.allreduce.jobs.convergence import Convergence, ConvergenceTest
-from dataplane.allreduce.main_server.transfers import bytes_of, deliver, distribute, receive, take
 from dataplane.allreduce.next_hop import NextHop
+from dataplane.allreduce.transfers import bytes_of, deliver, distribute, receive, take
 from dataplane.allreduce.transports import RingTransport
 from dataplane.clock import MonotonicClock
 from dataplane.nic import NicPort, memory_pair

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dataplane.allreduce.engine import Engine, EngineSettings, Rings
-from dataplane.allreduce.main_server.transfers import distribute, receive
+from dataplane.allreduce.transfers import distribute, receive
 from dataplane.nic import PortKind
 from tests.integration.allreduce_namespaces import AggregationFabric
 

@@ -1,4 +1,4 @@
-"""Which producer requests by name go to: the one that announces the longest prefix."""
+"""Routes of requests by name: to the producer that announces the longest prefix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a training has converged: a test that all workers of a job state alike, and that ends it at the same step."""
+"""Convergence of a training: a test that all workers of a job state alike, and that ends it at the same step."""
 
 from __future__ import annotations
 

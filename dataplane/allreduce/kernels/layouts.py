@@ -71,7 +71,7 @@ class Reading(IntEnum):
 
 
 class Seeking(IntEnum):
-    """Whether the main server looks for the workers' call."""
+    """The main server's search for the workers' call."""
 
     NO = 0
     ANYWHERE = 1

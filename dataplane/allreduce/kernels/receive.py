@@ -21,7 +21,7 @@ from dataplane.allreduce.kernels.layouts import (
 )
 from dataplane.allreduce.kernels.loss_recovery import note_result, push
 from dataplane.allreduce.kernels.pacing import note_congestion
-from dataplane.allreduce.kernels.reading import ask_for_all, ask_for_missing, line_up
+from dataplane.allreduce.kernels.reading import ask_for_all, ask_for_missing, ask_for_next, line_up
 from dataplane.allreduce.kernels.replay import keep
 from dataplane.allreduce.kernels.send_schedule import (
     CLASSES,
@@ -146,7 +146,9 @@ def accept_result(engine: EngineState, packet: Array[u8], length: u32, first: u3
     if slot.is_deferred != 0:
         line_up(engine, begin_deferred(engine, slot))
     if engine.reading == Reading.LISTENING:
-        if is_again and slot.is_probe != 0:
+        if is_again and engine.distributed != 0:
+            ask_for_next(engine)
+        elif is_again and slot.is_probe != 0:
             ask_for_all(engine)
         else:
             ask_for_missing(engine, item)

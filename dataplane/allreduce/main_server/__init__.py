@@ -1,1 +1,1 @@
-"""The main server of a job: it distributes values to the workers, and takes what they deliver."""
+"""Main servers of jobs, which distribute values to workers and take what they deliver."""

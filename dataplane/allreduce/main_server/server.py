@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from dataplane.allreduce.engine import TransportName
 from dataplane.allreduce.job_engine import JobEngine
-from dataplane.allreduce.main_server.transfers import bytes_of
 from dataplane.allreduce.membership import MakeEngine, Membership
+from dataplane.allreduce.transfers import bytes_of
 from dataplane.closing import Closing
 from dataplane.rpc.access.settings import TlsSettings
 

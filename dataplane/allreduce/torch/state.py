@@ -28,17 +28,17 @@ from dataplane.allreduce.engine import TransportName
 from dataplane.allreduce.errors import RemovedError, SaturatedError
 from dataplane.allreduce.job_engine import JobEngine
 from dataplane.allreduce.jobs.convergence import Convergence
-from dataplane.allreduce.main_server.transfers import bytes_of
 from dataplane.allreduce.membership import Membership
-from dataplane.allreduce.reducer import Reducer
 from dataplane.allreduce.submission_queue import SubmissionQueue
 from dataplane.allreduce.torch.agreement import Agreement, Voters, listed
 from dataplane.allreduce.torch.job_membership import JobMember
+from dataplane.allreduce.torch.reducer import Reducer
 from dataplane.allreduce.torch.results import BEYOND, SpareTensors, as_array, carried, carrier, is_beyond
 from dataplane.allreduce.torch.ring import Ring, Started
 from dataplane.allreduce.torch.staging import DEVICES, LAYOUTS, back, future_of, on_host
 from dataplane.allreduce.torch.training_end import TrainingEnd
 from dataplane.allreduce.torch.transferred import joined, split
+from dataplane.allreduce.transfers import bytes_of
 from dataplane.allreduce.turns import POLL_S, Poll
 from dataplane.clock import NS_PER_S, Clock, MonotonicClock
 from dataplane.errors import AllReduceError

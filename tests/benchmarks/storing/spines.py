@@ -1,4 +1,4 @@
-"""What readers of long values cost a leaf-spine: without copies, with the producer switch's, with all switches'."""
+"""Cost of readers of long values in a leaf-spine: without copies, with the producer switch's, with all switches'."""
 
 from __future__ import annotations
 

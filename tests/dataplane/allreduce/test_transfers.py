@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dataplane.allreduce.engine import Engine, EngineSettings
-from dataplane.allreduce.main_server.transfers import Bytes, bytes_of, deliver, distribute, receive, segment_words, take
+from dataplane.allreduce.transfers import Bytes, bytes_of, deliver, distribute, receive, segment_words, take
 from dataplane.errors import AllReduceError
 from dataplane.wire.aggregation import Aggregation, Kind
 from tests.dataplane.allreduce.serving import JOB, MAIN_SERVER, Server, Weather

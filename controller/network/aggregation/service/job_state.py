@@ -160,7 +160,7 @@ class JobState:
     main_server: WorkerState | None = None
     """The main server, while it is connected or may come back."""
     server: Worker | None = None
-    """Where the switches send what is for the main server, once they hold the job."""
+    """Address of the main server in the switches, once they hold the job."""
     removals: deque[str] = field(default_factory=deque)
     """Workers to be removed from the switches."""
     pending_change: Change | None = None

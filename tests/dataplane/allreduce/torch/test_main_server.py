@@ -84,7 +84,7 @@ def train(state: MillraceState, rank: int, measure: str) -> tuple[int, torch.nn.
 
 
 @pytest.mark.parametrize(("measure", "below"), [("loss", 1e-3), ("gradient", 1e-2)])
-def test_training_ends_at_the_same_step_with_the_model_at_the_server(
+def test_training_ends_at_one_step_with_the_model_at_the_server(
     service: RunningService, measure: Any, below: float
 ) -> None:
     terms = Convergence(measure, below, steps=3)

@@ -81,7 +81,7 @@ def test_a_job_goes_on_while_its_main_server_is_away(service: RunningService) ->
     assert distribute(back, workers, WEIGHTS) == [WEIGHTS.tobytes()] * 2
 
 
-def test_a_worker_that_dies_while_the_server_waits_is_not_awaited(service: RunningService) -> None:
+def test_a_worker_that_dies_is_not_awaited_by_a_distribution(service: RunningService) -> None:
     server, workers = start(service, "death", "h1", "h2", "h3")
     with ThreadPoolExecutor(1) as threads:
         sending = threads.submit(server.distribute, WEIGHTS)

@@ -167,11 +167,11 @@ def main() -> None:
     results = rates()
     console.print(table("million a second", [(name, f"{pps / 1e6:.2f}") for name, pps in results.items()], "", "rate"))
     loads = {mode: measure(mode, 600 if quick else 3000) for mode in MODES}
-    rows = [
+    costs = [
         (mode, f"{load.bytes_a_read:,.0f}", f"{load.median_us:.0f}", f"{load.p95_us:.0f}", f"{load.answered:.2f}")
         for mode, load in loads.items()
     ]
-    console.print(table("long values by name", rows, "copies", "bytes of spines a read", "us", "us, p95", "answered"))
+    console.print(table("long values by name", costs, "copies", "bytes of spines a read", "us", "us, p95", "answered"))
     figures = {
         "hit_rate": round(steady["controller"], 4),
         "hit_rate_over_best_static": round(steady["controller"] / steady["best static"], 4),

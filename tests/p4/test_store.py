@@ -242,9 +242,9 @@ def test_names_that_the_switch_holds_are_not_told(switch: Target) -> None:
 
 def test_requests_by_name_go_to_the_longest_announced_prefix(switch: Target) -> None:
     route, others = route_of("/model/round-7/weights"), route_of("/model/round-8")
-    first, elsewhere = {"first": (route.first, 0xFFFFFFFF)}, {"first": (1, 0xFFFFFFFF)}
+    first, elsewhere, anything = {"first": (route.first, 0xFFFFFFFF)}, {"first": (1, 0xFFFFFFFF)}, {"first": (0, 0)}
     both = {**first, "first_two": (route.first_two, 0xFFFFFFFF)}
-    producers = ((elsewhere, HOSTS[0], 2), (first, HOSTS[1], 2), (both, PRODUCER, 3), ({}, HOSTS[2], 1))
+    producers = ((elsewhere, HOSTS[0], 2), (first, HOSTS[1], 2), (both, PRODUCER, 3), (anything, HOSTS[2], 1))
     switch.write([Entry("store_routes", key, "to_producer", (int(to),), priority) for key, to, priority in producers])
     for prefix, to in ((route, PRODUCER), (others, HOSTS[1]), (Prefix(7, 8), HOSTS[2])):
         question = Message(

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from statistics import median
 
 import numpy as np
@@ -60,8 +61,8 @@ def _by_unicast(fabric: AggregationFabric, workers: list[str], server: str, data
         pairs = []
         for host in workers:
             address = str(fabric.topology.host[host].ipv4), _PORT
-            listener = stack.enter_context(fabric.fabric.call_in(host, lambda at=address: socket.create_server(at)))
-            near = stack.enter_context(fabric.fabric.call_in(server, lambda at=address: socket.create_connection(at)))
+            listener = stack.enter_context(fabric.fabric.call_in(host, partial(socket.create_server, address)))
+            near = stack.enter_context(fabric.fabric.call_in(server, partial(socket.create_connection, address)))
             pairs.append((near, stack.enter_context(listener.accept()[0])))
         began = time.perf_counter()
         sending = [threads.submit(near.sendall, data.data) for near, _ in pairs]

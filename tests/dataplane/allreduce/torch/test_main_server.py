@@ -126,4 +126,4 @@ def test_values_below_the_bound_in_a_row() -> None:
     assert str(test.terms) == "mean loss below 1 for 2 steps"
     for wrong in (("loss", 0.0, 1), ("loss", float("inf"), 1), ("gradient", 1.0, 0), ("accuracy", 1.0, 1)):
         with pytest.raises(AllReduceError, match="convergence"):
-            Convergence(*wrong)  # type: ignore[arg-type]
+            Convergence(*wrong)

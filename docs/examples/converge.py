@@ -11,14 +11,10 @@ prints
     compiling the switch's program, which takes some seconds the first time
     3 workers have converged at the same step: mean loss below 0.0001 for 3 steps
     the main server's model is off by less than 0.05: True
-
-Between machines `MainServer.join` and `Membership.join` bring the settings (docs/training/jobs.md), under PyTorch
-`MillraceState.connect` (docs/training/allreduce.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -47,21 +43,11 @@ from dataplane.topology.file import loads
 from dataplane.topology.values import Topology
 
 STAR = """
-millrace: 1
-name: star
-defaults: {access: {rate: 10 Gbit/s, delay: 0 us}}
-switches: [{name: s1}]
-hosts: [{name: h1, switch: s1}, {name: h2, switch: s1}, {name: h3, switch: s1}, {name: c1, switch: s1}]
+{millrace: 1, name: star, switches: [{name: s1}],
+hosts: [{name: h1, switch: s1}, {name: h2, switch: s1}, {name: h3, switch: s1}, {name: c1, switch: s1}]}
 """
-SERVER, UDP_PORT = "c1", 20_000
-TRUE = np.arange(20, dtype=np.float32) / 10
+SERVER, UDP_PORT, TRUE = "c1", 20_000, np.arange(20, dtype=np.float32) / 10
 END = Convergence("loss", below=1e-4, steps=3)
-Floats = NDArray[np.float32]
-
-
-def at_once(_time_ns: int, call: Callable[[], None]) -> None:
-    """Do what a controller wants to do later: here nothing takes time."""
-    call()
 
 
 def place_job(topology: Topology, switch: NativeSwitch) -> RunningJob:
@@ -69,33 +55,33 @@ def place_job(topology: Topology, switch: NativeSwitch) -> RunningJob:
     schema = load_schema(*fabric_program(FABRIC_AGGREGATION))
     sessions = {"s1": InProcessSession("s1", switch.device_id, P4RuntimeCore(switch), schema)}
     clock, delays, settings = MonotonicClock(), WriteDelays(write_delay_ns=0), AggregationSettings()
-    controller = VirtualController(topology, sessions, clock, at_once, watches=(), delays=delays, aggregation=settings)
+    controller = VirtualController(
+        topology, sessions, clock, lambda _, call: call(), watches=(), delays=delays, aggregation=settings
+    )
     controller.start()
     workers = [Worker(host.name, UDP_PORT) for host in topology.hosts if host.name != SERVER]
-    state, server = nominal_snapshot(topology, clock.now_ns()), Worker(SERVER, UDP_PORT)
-    return controller.create_job(workers, state, window=64, capacity=len(workers), server=server)
+    now, server = nominal_snapshot(topology, clock.now_ns()), Worker(SERVER, UDP_PORT)
+    return controller.create_job(workers, now, window=64, capacity=len(workers), server=server)
 
 
 def make_engine(topology: Topology, job: RunningJob, host: str, cable: NicPort) -> Engine:
     """Return a packet engine at the far end of a host's cable."""
-    node, placed = topology.host[host], job.placed.job
+    node, placed, switch = topology.host[host], job.placed.job, str(switch_ipv4(topology.switch["s1"].node_id))
     transport = RingTransport(cable, NextHop(host, node.ipv4, node.mac, gateway_mac(topology, host)), UDP_PORT)
-    switch = str(switch_ipv4(topology.switch[job.placed.tree.root].node_id))
-    epoch, most = job.members.epoch, placed.capacity
-    return Engine(EngineSettings(switch, placed.number, placed.window, most, epoch, nonce=placed.nonce), transport)
+    settings = EngineSettings(switch, placed.number, placed.window, placed.capacity, job.members.epoch, placed.nonce)
+    return Engine(settings, transport)
 
 
-def serve(engine: Engine) -> Floats:
+def serve(engine: Engine) -> NDArray[np.float32]:
     """Hand out the first weights and the learning rate; return the converged model."""
-    distribute(engine, bytes_of(np.zeros_like(TRUE)))
-    distribute(engine, bytes_of(b"0.05"))
-    model: Floats = take(engine, 1).view(np.float32)
-    return model
+    for value in (np.zeros_like(TRUE), b"0.05"):
+        distribute(engine, bytes_of(value))
+    return take(engine, 1).view(np.float32)
 
 
 def train(engine: Engine, seed: int) -> int:
     """Fit a line to the data of one worker and those of the others; return the steps until it has converged."""
-    weights: Floats = receive(engine).view(np.float32).copy()
+    weights = receive(engine).view(np.float32).copy()
     rate = float(receive(engine).tobytes())
     chance, test, steps = np.random.default_rng(seed), ConvergenceTest(END), 0
     while True:
@@ -114,7 +100,7 @@ def main() -> None:
     """Train until the workers have converged, and compare the main server's model with the true one."""
     print("compiling the switch's program, which takes some seconds the first time", flush=True)
     topology = loads(STAR)
-    ports = {host.name: topology.attachment[host.name].port for host in topology.hosts}
+    ports = {host: edge.port for host, edge in topology.attachment.items()}
     cables = {host: memory_pair((f"s1.{port}", host)) for host, port in ports.items()}
     near = {ports[host]: cable[0] for host, cable in cables.items()}
     with ExitStack() as stack:

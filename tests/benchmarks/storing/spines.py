@@ -55,7 +55,7 @@ def measure(mode: str, reads: int) -> SpineLoad:
         sent / len(times_us),
         statistics.median(times_us),
         statistics.quantiles(times_us, n=20)[-1],
-        1 - interests / every,
+        max(0.0, 1 - interests / every),
     )
 
 

@@ -52,7 +52,7 @@ from dataplane.allreduce.membership_state import (
     SetEpoch,
     describe_members,
 )
-from dataplane.allreduce.transfers import bytes_of
+from dataplane.allreduce.transfers import flattened
 from dataplane.clock import NS_PER_S
 from dataplane.closing import Closing
 from dataplane.errors import AllReduceError
@@ -256,7 +256,7 @@ class Membership(Closing):
         Raises AllReduceError, as does everything that follows, if the main server is lost meanwhile.
         """
         self.check_main_server()
-        engine, data = self.reducer, bytes_of(values)
+        engine, data = self.reducer, flattened(values)
         engine.submit(lambda: engine.deliver(data, self.givers(), self.check_main_server)).result()
 
     def givers(self) -> list[bool]:

@@ -171,7 +171,7 @@ def _segments(engine: Engine, data: Bytes) -> Iterator[Words]:
         yield words
 
 
-def bytes_of(values: bytes | NDArray[Any]) -> Bytes:
+def flattened(values: bytes | NDArray[Any]) -> Bytes:
     """Return the bytes of a value to be sent, in the order of its memory."""
     if isinstance(values, np.ndarray):
         flat: Bytes = np.ascontiguousarray(values).reshape(-1).view(np.uint8)

@@ -31,7 +31,7 @@ from controller.network.virtual import VirtualController, WriteDelays
 from dataplane.allreduce.engine import Engine, EngineSettings
 from dataplane.allreduce.jobs.convergence import Convergence, ConvergenceTest
 from dataplane.allreduce.next_hop import NextHop
-from dataplane.allreduce.transfers import bytes_of, deliver, distribute, receive, take
+from dataplane.allreduce.transfers import deliver, distribute, flattened, receive, take
 from dataplane.allreduce.transports import RingTransport
 from dataplane.clock import MonotonicClock
 from dataplane.nic import NicPort, memory_pair
@@ -75,7 +75,7 @@ def make_engine(topology: Topology, job: RunningJob, host: str, cable: NicPort) 
 def serve(engine: Engine) -> NDArray[np.float32]:
     """Hand out the first weights and the learning rate; return the converged model."""
     for value in (np.zeros_like(TRUE), b"0.05"):
-        distribute(engine, bytes_of(value))
+        distribute(engine, flattened(value))
     return take(engine, 1).view(np.float32)
 
 
@@ -92,7 +92,7 @@ def train(engine: Engine, seed: int) -> int:
         engine.all_reduce(values, values, mean=True)
         weights -= rate * values[:-1]
         if test.note(float(values[-1])):
-            deliver(engine, bytes_of(weights), [seed == 0])
+            deliver(engine, flattened(weights), [seed == 0])
             return steps
 
 

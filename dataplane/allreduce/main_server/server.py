@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dataplane.allreduce.engine import TransportName
 from dataplane.allreduce.job_engine import JobEngine
 from dataplane.allreduce.membership import MakeEngine, Membership
-from dataplane.allreduce.transfers import bytes_of
+from dataplane.allreduce.transfers import flattened
 from dataplane.closing import Closing
 from dataplane.rpc.access.settings import TlsSettings
 
@@ -77,7 +77,7 @@ class MainServer(Closing):
 
         Each packet is sent once, and the switches copy it. Waits for workers that are busy. Raises AllReduceError.
         """
-        self._membership.engine.distribute(bytes_of(values))
+        self._membership.engine.distribute(flattened(values))
 
     def take(self) -> bytes:
         """Return the value that the workers `deliver`; wait for it. Raises AllReduceError."""

@@ -38,7 +38,7 @@ from dataplane.allreduce.torch.ring import Ring, Started
 from dataplane.allreduce.torch.staging import DEVICES, LAYOUTS, back, future_of, on_host
 from dataplane.allreduce.torch.training_end import TrainingEnd
 from dataplane.allreduce.torch.transferred import joined, split
-from dataplane.allreduce.transfers import bytes_of
+from dataplane.allreduce.transfers import flattened
 from dataplane.allreduce.turns import POLL_S, Poll
 from dataplane.clock import NS_PER_S, Clock, MonotonicClock
 from dataplane.errors import AllReduceError
@@ -244,7 +244,7 @@ class MillraceState:
 
     def deliver(self, tensors: Iterable[torch.Tensor]) -> None:
         """Send the bytes of tensors, the same at all workers, to the main server, which takes them; see `receive`."""
-        data, member = bytes_of(joined(tensors)), self._member
+        data, member = flattened(joined(tensors)), self._member
 
         def give(engine: JobEngine, poll: Poll) -> bytes:
             assert member is not None

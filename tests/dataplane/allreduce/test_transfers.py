@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dataplane.allreduce.engine import Engine, EngineSettings
-from dataplane.allreduce.transfers import Bytes, bytes_of, deliver, distribute, receive, segment_words, take
+from dataplane.allreduce.transfers import Bytes, deliver, distribute, flattened, receive, segment_words, take
 from dataplane.errors import AllReduceError
 from dataplane.wire.aggregation import Aggregation, Kind
 from tests.dataplane.allreduce.serving import JOB, MAIN_SERVER, Server, Weather
@@ -150,4 +150,4 @@ def _deliver(engine: Engine) -> None:
 
 def test_window_too_small_for_a_main_server() -> None:
     with _job(window=2) as job, pytest.raises(AllReduceError, match="window of 2 items is too small for a main server"):
-        distribute(job.server, bytes_of(b"0.1"))
+        distribute(job.server, flattened(b"0.1"))

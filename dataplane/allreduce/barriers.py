@@ -126,6 +126,32 @@ class RoundBarrier:
         report_when_done(self._reducer.run_until(self._reducer.hold(self._limit_s)), report)
 
 
+class ServerBarrier:
+    """Stops nothing: the main server starts no all-reduces; it follows the job to other switches."""
+
+    def __init__(self, engine: JobEngine) -> None:
+        self._engine = engine
+
+    def enter(self, limit_s: float) -> int:  # noqa: ARG002 - the service does not hold main servers
+        """Return that nothing was started."""
+        return 0
+
+    def run_until(self, count: int, report: Report) -> None:
+        """Do nothing."""
+
+    def resume(self, command: Resume) -> None:
+        """Continue where the job is."""
+        if command.aggregator is None or command.number is None or command.nonce is None:
+            self._engine.set_epoch(command.epoch, command.contributors)
+        else:
+            self._engine.relocate(
+                command.epoch, command.contributors, command.aggregator, command.number, command.nonce
+            )
+
+    def fail(self, error: AllReduceError) -> None:
+        """Do nothing: the engine fails by itself."""
+
+
 def _release(reducer: JobEngine, command: Resume) -> None:
     reducer.release(
         command.epoch,

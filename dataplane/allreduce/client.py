@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -14,19 +15,18 @@ from dataplane.allreduce.job_engine import JobEngine, Values
 from dataplane.allreduce.submission_queue import SubmissionQueue
 from dataplane.errors import AllReduceError
 
+T = TypeVar("T")
+
 _KINDS: Final = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.int32))
 _BFLOAT16: Final = np.dtype(np.uint16)
 
 
 @dataclass(frozen=True, slots=True)
 class _Submission:
-    """A submitted all-reduce."""
+    """Something submitted: an all-reduce, or another call of the engine's."""
 
-    values: Values
-    target: Values
-    mean: bool
-    final: bool
-    future: Future[Values]
+    call: Callable[[], Any]
+    future: Future[Any]
 
 
 class AllReducer(JobEngine):
@@ -58,9 +58,18 @@ class AllReducer(JobEngine):
         _check(values, mean=mean, bfloat16=bfloat16)
         chosen: Values = np.empty_like(values) if target is None else target
         _check_target(values, chosen)
-        future: Future[Values] = Future()
+
+        def add_up() -> Values:
+            self.reduce(values, chosen, mean=mean, final=final)
+            return chosen
+
+        return self.submit(add_up)
+
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        """Start another call of this engine, such as `receive`, in order with all-reduces; return its result."""
+        future: Future[T] = Future()
         future.set_running_or_notify_cancel()
-        failure = self._queue.put(_Submission(values, chosen, mean, final, future))
+        failure = self._queue.put(_Submission(call, future))
         if failure is not None:
             future.set_exception(self._turns.failure or failure)
         return future
@@ -75,13 +84,14 @@ class AllReducer(JobEngine):
     def _work(self) -> None:
         while (submission := self._queue.first()) is not None:
             error: BaseException | None = None
+            result = None
             try:
-                self.reduce(submission.values, submission.target, mean=submission.mean, final=submission.final)
+                result = submission.call()
             except Exception as failure:  # noqa: BLE001 - in any case: no caller may wait for a thread that ended
                 error = failure
             self._queue.settle(submission)
             if error is None:
-                submission.future.set_result(submission.target)
+                submission.future.set_result(result)
             else:
                 submission.future.set_exception(error)
 

@@ -6,6 +6,7 @@ import ctypes
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Final, Literal, TypeAlias
@@ -24,6 +25,7 @@ from dataplane.allreduce.kernels.layouts import (
     STRIDE,
     EngineState,
     Reading,
+    Seeking,
     Sent,
     Slot,
     Status,
@@ -31,7 +33,7 @@ from dataplane.allreduce.kernels.layouts import (
 from dataplane.allreduce.kernels.loss_recovery import LEAST_REORDERING, NEVER
 from dataplane.allreduce.kernels.pacing import PACKET
 from dataplane.allreduce.kernels.receive import adopt_epoch
-from dataplane.allreduce.kernels.running import offer_kept, run_engine
+from dataplane.allreduce.kernels.running import offer_kept, run_engine, seek_call
 from dataplane.allreduce.kernels.send_schedule import CLASSES, EXPONENTS
 from dataplane.allreduce.next_hop import NextHop, find_next_hop
 from dataplane.allreduce.schedule import GROUP
@@ -161,7 +163,8 @@ class Engine(Closing):
         self.settings = settings
         self._native = _library()
         self._run, self._adopt = self._native.bind(run_engine), self._native.bind(adopt_epoch)
-        self._offer = self._native.bind(offer_kept)
+        self._offer, self._seek = self._native.bind(offer_kept), self._native.bind(seek_call)
+        self._has_met = False
         self._transport = transport or _open(settings)
         self._rings = self._transport if isinstance(self._transport, RingTransport) else None
         _connect(self._transport, settings)
@@ -243,35 +246,62 @@ class Engine(Closing):
         *,
         mean: bool = False,
         final: bool = False,
+        call: bool = False,
         poll: Poll | None = None,
     ) -> None:
         """Write sums, or means of floats, over all workers to `target`, which may be `values`.
 
-        Both are contiguous, of the same type and size; `final` sums also go to the main server. `poll` is called every
-        POLL_S. Raises AllReduceError, and what `poll` raises. With SaturatedError the results are written, clamped at
-        the bounds, and the next all-reduce may follow; after any other error the engine is unusable.
+        Both are contiguous, of the same type and size; `final` sums also go to the main server. `call`: a single item,
+        zero everywhere, where the workers wait for it (`meet`). `poll` is called every POLL_S. Raises AllReduceError,
+        and what `poll` raises. With SaturatedError the results are written, clamped at the bounds, and the next
+        all-reduce may follow; after any other error the engine is unusable.
         """
         self._begin(values, target, mean=mean)
-        self._state.is_final, self._state.reading = int(final), Reading.NO
+        self._state.is_final, self._state.is_call, self._state.reading = int(final), int(call), Reading.NO
         self._finish(poll)
 
-    def read(self, target: NDArray[np.float32] | NDArray[np.int32], *, mean: bool = False) -> None:
+    def read(
+        self,
+        target: NDArray[np.float32] | NDArray[np.int32],
+        *,
+        mean: bool = False,
+        distributed: bool = False,
+        poll: Poll | None = None,
+    ) -> None:
         """Read the sums of the current or last all-reduce into `target` without contributing, as the main server does.
 
         The all-reduce begins with `next_item`. Results of final ones arrive unrequested; of others, the switch keeps
-        the last 2 W items. Raises AllReduceError.
+        the last 2 W items. `distributed`: as a worker, read what the main server distributes. Raises AllReduceError.
         """
         self._begin(target, target, mean=mean)
-        self._state.is_final, self._state.reading = 0, Reading.LISTENING
-        self._finish()
+        self._state.reading, self._state.distributed = Reading.LISTENING, int(distributed)
+        self._finish(poll)
+
+    def distribute(self, values: NDArray[np.int32], *, poll: Poll | None = None) -> None:
+        """Send a contiguous array to all workers, as their main server, in at most `window` items.
+
+        Returns once the aggregator has it; an item of all workers must follow, before the next. Raises AllReduceError.
+        """
+        self._begin(values, np.empty_like(values), mean=False)
+        self._state.reading, self._state.distributed = Reading.NO, 1
+        self._finish(poll)
+
+    def meet(self, *, poll: Poll | None = None) -> None:
+        """Wait, as the main server, until all workers wait for it at an item, and continue behind that item."""
+        self._state.seeking = Seeking.AHEAD if self._has_met else Seeking.ANYWHERE
+        self._drive(self._seek, poll)
+        self._has_met = True
 
     def _finish(self, poll: Poll | None = None) -> None:
+        self._drive(self._run, poll)
+
+    def _drive(self, run: Callable[[EngineState], None], poll: Poll | None) -> None:
         self._adopt_epoch(self._state.wanted_epoch)
         if self._rings is not None:
             self._rings.thread = threading.get_native_id()
         while True:
             self._state.pause_at_ns = NEVER if poll is None else time.monotonic_ns() + int(POLL_S * NS_PER_S)
-            self._run(self._state)
+            run(self._state)
             status = Status(self._state.status)
             if status is Status.DONE:
                 return
@@ -359,7 +389,7 @@ class Engine(Closing):
         state.blocks = -(-values.size // BLOCK)
         state.groups = -(-state.blocks // GROUP)
         state.asked = state.group = state.stage = state.cursor = state.saturated = 0
-        state.error = 0
+        state.error = state.is_final = state.is_call = state.distributed = state.seeking = 0
         ctypes.memset(state.settled.address, 0, AGREED_GROUPS * 4)
         state.last_result_ns = state.patient_from_ns = time.monotonic_ns()
 
@@ -422,7 +452,7 @@ def load() -> None:
 
 
 def _library() -> Library:
-    return kernel_library(run_engine, adopt_epoch, offer_kept)
+    return kernel_library(run_engine, adopt_epoch, offer_kept, seek_call)
 
 
 def _open(settings: EngineSettings) -> Transport:

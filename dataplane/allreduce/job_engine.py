@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dataplane.allreduce import transfers
 from dataplane.allreduce.engine import Engine, EngineSettings, EngineStatistics
 from dataplane.allreduce.errors import SaturatedError
 from dataplane.allreduce.half_precision import narrow, widen
+from dataplane.allreduce.transfers import Bytes
 from dataplane.allreduce.turns import Poll, Turns
 from dataplane.clock import NS_PER_S
 from dataplane.closing import Closing
@@ -22,6 +24,7 @@ from dataplane.errors import AllReduceError
 from dataplane.wire.aggregation import Aggregation, age
 
 Values = NDArray[Any]
+T = TypeVar("T")
 
 
 class JobEngine(Closing):
@@ -37,6 +40,7 @@ class JobEngine(Closing):
         self._done_item = settings.first_item
         self._wide = np.empty(0, np.float32)
         self._is_closed = False
+        self._relocation: EngineSettings | None = None
 
     @property
     def who(self) -> str:
@@ -86,10 +90,54 @@ class JobEngine(Closing):
         also go to the main server. `poll` is called from time to time meanwhile. Raises AllReduceError, and whatever
         `poll` raises; so do all calls that follow, except that SaturatedError concerns one all-reduce only.
         """
+        self._take_turn(lambda pause: self._add_up(values.reshape(-1), target.reshape(-1), mean, final, pause), poll)
+
+    def receive(self, poll: Poll | None = None) -> Bytes:
+        """Return what the job's main server distributes; all workers call it at the same place in their order.
+
+        `poll` and errors: as with `reduce`.
+        """
+        return self._take_turn(lambda pause: transfers.receive(self._engine, pause), poll)
+
+    def deliver(self, data: Bytes | None, givers: Sequence[bool], poll: Poll | None = None) -> None:
+        """Send bytes to the job's main server; all workers call it at the same place in their order.
+
+        `givers` are those who may give theirs, True for this worker. `poll` and errors: as with `reduce`.
+        """
+        self._take_turn(lambda pause: transfers.deliver(self._engine, data, givers, pause), poll)
+
+    def distribute(self, data: Bytes, poll: Poll | None = None) -> None:
+        """Send bytes, as the job's main server, to all workers, which `receive` them; return when they have them.
+
+        Waits for the workers, calling `poll` meanwhile. Errors: as with `reduce`.
+        """
+        self._take_turn(lambda pause: transfers.distribute(self._engine, data, pause), self._following(poll))
+
+    def take(self, givers: int, poll: Poll | None = None) -> Bytes:
+        """Return, as the job's main server, what the workers deliver, of which so many may give theirs.
+
+        Waits for the workers, calling `poll` meanwhile. Errors: as with `reduce`.
+        """
+        return self._take_turn(lambda pause: transfers.take(self._engine, givers, pause), self._following(poll))
+
+    def _following(self, poll: Poll | None) -> Poll:
+        """Return a poll that also takes the main server where its job has moved to, while it waits for the workers."""
+
+        def follow() -> None:
+            settings, self._relocation = self._relocation, None
+            if settings is not None:
+                self._engine.move(settings)
+            if poll is not None:
+                poll()
+
+        follow()
+        return follow
+
+    def _take_turn(self, work: Callable[[Poll | None], T], poll: Poll | None) -> T:
         self._turns.begin(poll)
         pause = None if poll is None else partial(self._turns.pause, poll)
         try:
-            self._add_up(values.reshape(-1), target.reshape(-1), mean, final, pause)
+            result = work(pause)
         except SaturatedError:
             self._finish()
             raise
@@ -100,6 +148,7 @@ class JobEngine(Closing):
             self._turns.abort(AllReduceError(f"{self.who}: {error!r}"))
             raise
         self._finish()
+        return result
 
     def hold(self, deadline_s: float = 60.0) -> int:
         """Stop starting all-reduces, and return how many were started since the job began.
@@ -144,20 +193,28 @@ class JobEngine(Closing):
         it was before. That is possible once everything started is done (`run_until`); raises AllReduceError.
         """
         if aggregator is not None or job is not None:
-            settings = self._engine.settings
-            moved = replace(
-                settings,
-                aggregator=settings.aggregator if aggregator is None else aggregator,
-                job=settings.job if job is None else job,
-                nonce=settings.nonce if nonce is None else nonce,
-                epoch=self._engine.epoch if epoch is None else epoch,
-                contributors=contributors,
-            )
-            self._move(moved)
+            self._move(self._moved(epoch, contributors, aggregator, job, nonce))
         elif epoch is not None:
             self._engine.set_epoch(epoch, contributors)
         self._engine.hold(0)
         self._turns.release()
+
+    def relocate(self, epoch: int, contributors: int, aggregator: str, job: int, nonce: int) -> None:
+        """Continue elsewhere, as the job's main server: at its next transfer, or in one that waits for the workers."""
+        self._relocation = self._moved(epoch, contributors, aggregator, job, nonce)
+
+    def _moved(
+        self, epoch: int | None, contributors: int | None, aggregator: str | None, job: int | None, nonce: int | None
+    ) -> EngineSettings:
+        settings = self._engine.settings
+        return replace(
+            settings,
+            aggregator=settings.aggregator if aggregator is None else aggregator,
+            job=settings.job if job is None else job,
+            nonce=settings.nonce if nonce is None else nonce,
+            epoch=self._engine.epoch if epoch is None else epoch,
+            contributors=contributors,
+        )
 
     def set_epoch(self, epoch: int, contributors: int | None = None) -> None:
         """Continue in this epoch if it is newer, even in the middle of an all-reduce: membership has changed.

@@ -22,12 +22,13 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from dataplane.allreduce.barriers import AllReduceBarrier, Barrier, RoundBarrier
+from dataplane.allreduce.barriers import AllReduceBarrier, Barrier, RoundBarrier, ServerBarrier
 from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings, TransportName, rings_of
 from dataplane.allreduce.errors import JobRefusedError, RemovedError
 from dataplane.allreduce.job_engine import JobEngine, Values
 from dataplane.allreduce.jobs.codec import decode_downward, encode
+from dataplane.allreduce.jobs.convergence import Convergence
 from dataplane.allreduce.jobs.messages import (
     ATTEND,
     Admitted,
@@ -51,6 +52,7 @@ from dataplane.allreduce.membership_state import (
     SetEpoch,
     describe_members,
 )
+from dataplane.allreduce.transfers import flattened
 from dataplane.clock import NS_PER_S
 from dataplane.closing import Closing
 from dataplane.errors import AllReduceError
@@ -116,7 +118,9 @@ class Membership(Closing):
         window: int | None = None,
         capacity: int | None = None,
         boundaries: bool = False,
-        server: tuple[str, int] | None = None,
+        server: tuple[str, int] | str | None = None,
+        is_main_server: bool = False,
+        convergence: Convergence | None = None,
         local_address: str = "",
         patience_s: float | None = None,
         tls: TlsSettings | None = None,
@@ -128,7 +132,9 @@ class Membership(Closing):
         `host` is this machine's name in the topology. The first `workers` form the job; later ones join it between two
         all-reduces, or with `boundaries` only where all call `boundary`. `window` and `capacity` are the service's
         choice if left out; so is `patience_s`, the time without a result after which an all-reduce fails: longer than
-        it takes to drop a worker that has died. `server`, a host and its UDP port, gets final sums: see `for_server`.
+        it takes to drop a worker that has died. `server`, a host and its UDP port, gets final sums: see `for_server`;
+        a host alone is a main server that joins the job as well (`MainServer.join`, which is `is_main_server` here).
+        `convergence` must be the same at all workers.
         `local_address` is where results arrive, if the machine has several addresses. `make` returns the engine:
         without its own thread, a JobEngine. `transport` carries the packets: "auto" is queues that this node's
         manager grants, else UDP. `tls` has the certificate of a worker of this host, for HOST:PORT beyond
@@ -138,10 +144,14 @@ class Membership(Closing):
         problem = uncallable(address, tls)
         if problem is not None:
             raise AllReduceError(f"job service at {address!r}: {problem}")
-        port = _free_port(local_address)
+        server = (server, 0) if isinstance(server, str) else server
+        port = _free_port(local_address, server[1] if is_main_server and server is not None else 0)
         deadline_ns = int(deadline_s * NS_PER_S)
         token = secrets.token_hex(8)
-        hello = Hello(job, host, token, workers, port, deadline_ns, window, capacity, boundaries, server=server)
+        asked = None if is_main_server else server
+        hello = Hello(job, host, token, workers, port, deadline_ns, window, capacity, boundaries, None, asked)
+        terms = None if convergence is None else (convergence.measure, convergence.below, convergence.steps)
+        hello = replace(hello, is_main_server=is_main_server, convergence=terms)
 
         def with_choices(settings: EngineSettings) -> JobEngine:
             patience = settings.patience_s if patience_s is None else patience_s
@@ -220,6 +230,38 @@ class Membership(Closing):
                 shared: NDArray[Any] = np.frombuffer(sums[:-1].tobytes()[: len(data)], values.dtype)
                 return shared.reshape(values.shape).copy()
         raise AllReduceError(f"job {self._hello.job}: no worker is left that has the state for newcomers")
+
+    @property
+    def main_server(self) -> str | None:
+        """The host of the job's main server, while it is a member of the job."""
+        return self._state.main_server
+
+    def check_main_server(self) -> None:
+        """Raise AllReduceError if the job has no main server that could distribute, or take what is delivered."""
+        if self.main_server is None and self._failure is None:
+            raise AllReduceError(f"job {self._hello.job}: its main server is not a member, or no longer")
+
+    def receive(self) -> bytes:
+        """Return what the main server distributes; all workers call it at the same place among their all-reduces.
+
+        Raises AllReduceError, as does everything that follows, if the main server is lost meanwhile.
+        """
+        self.check_main_server()
+        engine = self.reducer
+        return engine.submit(lambda: engine.receive(self.check_main_server)).result().tobytes()
+
+    def deliver(self, values: bytes | NDArray[Any]) -> None:
+        """Send a value to the main server, which takes it; all workers call it at the same place, with the same value.
+
+        Raises AllReduceError, as does everything that follows, if the main server is lost meanwhile.
+        """
+        self.check_main_server()
+        engine, data = self.reducer, flattened(values)
+        engine.submit(lambda: engine.deliver(data, self.givers(), self.check_main_server)).result()
+
+    def givers(self) -> list[bool]:
+        """Return, for the members in order, which one this worker is."""
+        return [host == self._hello.host for host in sorted(self.members)]
 
     def for_server(self) -> EngineSettings:
         """Return the settings with which the main server reads the next all-reduce, on the UDP port given to `join`.
@@ -416,9 +458,12 @@ class Membership(Closing):
         engine = self._make(settings)
         is_by_rounds = self._hello.boundaries
         self._members_before = admitted.members
-        self._barrier = (
-            RoundBarrier(engine, admitted.first_count, admitted.newcomers) if is_by_rounds else AllReduceBarrier(engine)
-        )
+        if self._hello.is_main_server:
+            self._barrier = ServerBarrier(engine)
+        elif is_by_rounds:
+            self._barrier = RoundBarrier(engine, admitted.first_count, admitted.newcomers)
+        else:
+            self._barrier = AllReduceBarrier(engine)
         with self._changed:
             self._engine = engine
             self._changed.notify_all()
@@ -459,12 +504,13 @@ def _error_of(command: Fail) -> AllReduceError:
     return RemovedError(command.reason) if command.removed else AllReduceError(command.reason)
 
 
-def _free_port(address: str) -> int:
-    """Return a currently free UDP port."""
+def _free_port(address: str, port: int = 0) -> int:
+    """Return a currently free UDP port, or the given one if it is free."""
     with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
         try:
-            probe.bind((address, 0))
+            probe.bind((address, port))
         except OSError as error:
-            raise AllReduceError(f"no UDP port at {address or 'any address'}: {error.strerror}") from error
-        port: int = probe.getsockname()[1]
-        return port
+            where = f"UDP port {port}" if port else "no UDP port"
+            raise AllReduceError(f"{where} at {address or 'any address'}: {error.strerror}") from error
+        free: int = probe.getsockname()[1]
+        return free

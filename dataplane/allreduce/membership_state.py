@@ -103,6 +103,11 @@ class MembershipState:
     barrier: int | None = None
     is_over: bool = False
 
+    @property
+    def main_server(self) -> str | None:
+        """The main server's host, while it is a member of the job."""
+        return None if self.admitted is None else self.admitted.main_server
+
     def take(self, message: Downward) -> list[Command]:
         """Return the commands that follow from a message, in order."""
         if self.is_over:
@@ -150,6 +155,7 @@ class MembershipState:
             epoch=view.epoch,
             nonce=view.nonce,
             contributors=view.contributors,
+            main_server=view.main_server,
         )
         commands: list[Command] = []
         if view.barrier is None or view.barrier.number != self.barrier:

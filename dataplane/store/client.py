@@ -13,13 +13,15 @@ from dataplane.store.dialogues import Content, Dialogue, Step, T, reading, recor
 from dataplane.store.errors import NoAnswerError, StoreError
 from dataplane.store.requests import Pace, Requests
 from dataplane.store.sockets import MOST_BYTES, address_of, open_socket
-from dataplane.wire.store import UDP_PORT, Message, decode
+from dataplane.wire.store import NAMES_ADDRESS, UDP_PORT, Message, decode
 
 _LONGEST_S: Final = 1e9
 
 
 class StoreClient(Closing):
-    """Talks to one producer, or for recorded names to any host beyond the switch that records them.
+    """Talks to one producer, or for recorded names to any host beyond the switch that records them; or reads by name.
+
+    Without a `server`, reads go to whoever has announced the name, which the client need not know.
 
     Answers come from a switch on the path that has the content, or from the producer. Calls run one at a time; others
     wait. Every call has a deadline, and its error says what it waited for.
@@ -27,7 +29,7 @@ class StoreClient(Closing):
 
     def __init__(
         self,
-        server: str,
+        server: str = NAMES_ADDRESS,
         *,
         port: int = UDP_PORT,
         local: tuple[str, int] = ("", 0),
@@ -44,8 +46,11 @@ class StoreClient(Closing):
         self._lock = threading.Lock()
         self._nobody = False
         self._socket = open_socket(local)
+        self._is_by_name = self.server == NAMES_ADDRESS
         try:
-            self._socket.connect((self.server, port))
+            # Answers to requests by name come from their producers' addresses.
+            if not self._is_by_name:
+                self._socket.connect((self.server, port))
         except OSError as error:
             self._socket.close()
             raise StoreError(f"{self.server}: {error.strerror or error}") from error
@@ -63,11 +68,17 @@ class StoreClient(Closing):
         `freshness_ms` is how long copies may be served, 0: the producer's default. Raises ForbiddenError, NoAnswerError
         (the write may have happened nevertheless), or another StoreError.
         """
+        self._check_server(name)
         return self._carry_out(writing(name, bytes(value), freshness_ms=freshness_ms), deadline_s)
 
     def record(self, name: str, value: bytes, *, version: int, deadline_s: float | None = None) -> None:
         """Write a value into switches that record the name; raise StaleError unless the version is newer there."""
+        self._check_server(name)
         self._carry_out(recording(name, bytes(value), version=version), deadline_s)
+
+    def _check_server(self, name: str) -> None:
+        if self._is_by_name:
+            raise StoreError(f"{name}: a write needs its producer's address: only reads find it by the name")
 
     def close(self) -> None:
         """Close the socket; idempotent."""
@@ -102,7 +113,10 @@ class StoreClient(Closing):
 
     def _send(self, message: Message) -> None:
         try:
-            self._socket.send(message.encode())
+            if self._is_by_name:
+                self._socket.sendto(message.encode(), (self.server, self.port))
+            else:
+                self._socket.send(message.encode())
             self._nobody = False
         except ConnectionRefusedError:
             self._nobody = True  # an error for an earlier packet; a server may still start

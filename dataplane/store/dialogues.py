@@ -6,13 +6,13 @@ A dialogue yields requests and is sent their answers, in order; it ends with its
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeVar
 
 from dataplane.store import layout
 from dataplane.store.errors import AbsentError, ForbiddenError, FullError, StaleError, StoreError
 from dataplane.store.layout import MOST_BYTES, MOST_IN_FIRST, SEGMENT_BYTES, Form, Preamble
-from dataplane.store.names import digest
+from dataplane.store.names import digest, route_of
 from dataplane.wire.store import Kind, Message, Reason
 
 T = TypeVar("T")
@@ -43,7 +43,8 @@ Dialogue: TypeAlias = Generator[Step, list[Message], T]
 
 def reading(name: str, *, most_bytes: int = MOST_BYTES) -> Dialogue[Content]:
     """Request a value until all of its segments have the same version; AbsentError if there is none."""
-    first, pause_ns = Message(Kind.INTEREST, digest(name), content=_ROOM), 0
+    number, route, pause_ns = digest(name), route_of(name), 0
+    first = replace(_interest(number, 0), version=route.first, freshness_ms=route.first_two)
     purpose = f"{name}: an answer"
     while True:
         (answer,) = yield Step((first,), purpose, pause_ns)
@@ -59,7 +60,13 @@ def reading(name: str, *, most_bytes: int = MOST_BYTES) -> Dialogue[Content]:
         further: list[Message] = []
         if preamble.further:
             purpose = f"{name}: {preamble.further} further segments of version {answer.version}"
-            further = yield Step(_further(first.name, preamble), purpose)
+            further = yield Step(
+                [
+                    replace(question, version=route.first, freshness_ms=route.first_two)
+                    for question in _further(number, preamble)
+                ],
+                purpose,
+            )
         value = _together(preamble, answer, further)
         if value is not None:
             return Content(value, answer.version)
@@ -108,7 +115,11 @@ def segments_of(length: int) -> int:
 
 def _further(name: int, preamble: Preamble) -> list[Message]:
     holder = name if preamble.form is Form.IN_PLACE else preamble.hash
-    return [Message(Kind.INTEREST, holder, segment, content=_ROOM) for segment in range(1, preamble.further + 1)]
+    return [_interest(holder, segment) for segment in range(1, preamble.further + 1)]
+
+
+def _interest(name: int, segment: int) -> Message:
+    return Message(Kind.INTEREST, name, segment, content=_ROOM)
 
 
 def _together(preamble: Preamble, first: Message, further: Sequence[Message]) -> bytes | None:

@@ -17,10 +17,11 @@ from dataplane.closing import Closing
 from dataplane.errors import WireError
 from dataplane.store.content_database import ContentDatabase
 from dataplane.store.errors import NoAnswerError, StoreError
+from dataplane.store.names import prefix_of
 from dataplane.store.producer_core import ProducerCore, ProducerSettings, Quotas
 from dataplane.store.proofs import Source
 from dataplane.store.sockets import address_of, open_socket, receive
-from dataplane.wire.store import UDP_PORT, Message, decode
+from dataplane.wire.store import NAMES_ADDRESS, UDP_PORT, Kind, Message, decode
 
 LOGGER = logging.getLogger("millrace.store")
 
@@ -31,6 +32,8 @@ _MOST_FAILURES: Final = 10
 """Consecutive socket failures, with a wait between, before the socket counts as broken."""
 _FAILURE_WAIT_S: Final = 0.1
 LOOPBACK: Final = "127.0.0.1"
+ANNOUNCED_S: Final = 0.5
+"""Interval of announcements, each of one prefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,10 @@ class Producer(Closing):
     """Serves the content of a state file (`:memory:` is not kept) until it is closed.
 
     `address` is the address that clients send to. `writers` are the hosts that may write, `anyone` admits all that
-    reach it; on loopback that is the default, elsewhere one of the two is required. Content is in memory as well. When
-    the disk is full it continues to serve readers, and refuses writes. Raises StoreError for a file that another
-    producer has open, and for an address that cannot be bound.
+    reach it; on loopback that is the default, elsewhere one of the two is required. `announced` are prefixes of its
+    names, such as `/model`: readers find these without its address. Content is in memory as well. When the disk is full
+    it continues to serve readers, and refuses writes. Raises StoreError for a file that another producer has open, for
+    an address that cannot be bound, and for a prefix that is none.
     """
 
     def __init__(
@@ -59,10 +63,14 @@ class Producer(Closing):
         writers: Collection[str] | None = None,
         anyone: bool = False,
         freshness_ms: int = 1000,
+        announced: Sequence[str] = (),
         quotas: Quotas | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or UtcClock()
+        self._announcements = [
+            Message(Kind.ANNOUNCE, prefix_of(prefix).number, number=number) for number, prefix in enumerate(announced)
+        ]
         settings = ProducerSettings(freshness_ms, _allowed(address, writers, anyone=anyone), quotas or Quotas())
         self._database = ContentDatabase(path)
         self._lock = threading.Lock()
@@ -144,14 +152,27 @@ class Producer(Closing):
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
+            announced_ns = 0
             try:
-                while not any(key.fileobj is self._woken for key, _ in selector.select(_TIDY_S)):
+                while not any(key.fileobj is self._woken for key, _ in selector.select(self._wait_s())):
                     self._answer_all()
+                    if self._announcements and self._clock.now_ns() >= announced_ns:
+                        announced_ns = self._clock.now_ns() + round(ANNOUNCED_S * NS_PER_S)
+                        self._announce()
             except StoreError as error:
                 # Answers need the disk: clients run into their deadlines, local calls see this error.
                 with self._lock:
                     self._failure = error
                 LOGGER.critical("the producer stops: %s", error)
+
+    def _wait_s(self) -> float:
+        return min(_TIDY_S, ANNOUNCED_S) if self._announcements else _TIDY_S
+
+    def _announce(self) -> None:
+        """Announce one prefix, a different one each time: a switch takes few at once."""
+        announcement = self._announcements.pop(0)
+        self._announcements.append(announcement)
+        self._answer((NAMES_ADDRESS, UDP_PORT), announcement)
 
     def _answer_all(self) -> None:
         """Answer pending packets; a write is on disk before it is answered."""

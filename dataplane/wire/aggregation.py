@@ -38,6 +38,8 @@ class Kind(IntEnum):
     REFUSED = 4
     PULL = 5
     """Requests a result without contributing; as long as the desired answer."""
+    DISTRIBUTE = 6
+    """The main server's value for all children; with the RESULT it gets a copy, too."""
 
 
 class Flags(IntFlag):
@@ -47,6 +49,10 @@ class Flags(IntFlag):
     CONGESTED = 2
     FINAL = 4
     """The job's result, which also goes to the main server."""
+    DISTRIBUTED = 8
+    """A value of the main server's; contributions cannot have it."""
+    CALL = 16
+    """The workers wait here for the main server; its PULL with this flag gets the job's newest item."""
 
 
 NO_FLAGS: Final = Flags(0)

@@ -21,6 +21,8 @@ HEADER: Final = "store"
 SIZE: Final = 40
 VERSION: Final = 1
 UDP_PORT: Final = 19778
+NAMES_ADDRESS: Final = "10.255.255.253"
+"""Requests to this address go to the producer that has announced the name; it is no host's."""
 QUARTER_BYTES: Final = 256
 QUARTERS: Final = 4
 
@@ -35,6 +37,8 @@ class Kind(IntEnum):
     """Writes; answered with PUT_ACK, whose version is the written content's, with or without the content itself."""
     PUT_ACK = 4
     NACK = 5
+    ANNOUNCE = 6
+    """A producer serves names with a prefix; its switch tells the controller, and answers with PUT_ACK."""
 
 
 class Reason(IntEnum):
@@ -60,7 +64,8 @@ class Message:
 
     `version` is modulo 2^32, 0: none. `freshness_ms` is how long a copy may be served, 0: make none. Answers repeat
     `tag`, which belongs to the switches (in a PUT its sender's proof, which no answer repeats), and the requester's
-    `number`, unchanged.
+    `number`, unchanged. In an INTEREST to NAMES_ADDRESS `version` and `freshness_ms` are the hashes of the name's first
+    one and two components, which an ANNOUNCE has as its name.
     """
 
     kind: Kind

@@ -12,7 +12,8 @@ const bit<8> AGGREGATION_TTL = 64;
 enum bit<3> sender_t {
     NONE = 0,
     CHILD = 1,
-    PARENT = 2
+    PARENT = 2,
+    SERVER = 3
 }
 
 // Outcome of a packet: the index of its counter.
@@ -91,8 +92,9 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         child_number = (bit<8>) number;
     }
 
-    action from_reader() {
-        sender = sender_t.CHILD;
+    // The job's main server has no bit: it requests results, and distributes.
+    action from_server() {
+        sender = sender_t.SERVER;
     }
 
     action from_parent() {
@@ -110,7 +112,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         }
         actions = {
             from_child;
-            from_reader;
+            from_server;
             from_parent;
             @defaultonly NoAction;
         }
@@ -220,6 +222,17 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         aggregation_newest.write(first_cell, newest);
     }
 
+    // A value of the main server's is complete at once: no child contributes to it.
+    @hidden
+    action distribute() {
+        open();
+        done = 1;
+        seen = children;
+        flags = flags | FLAG_DISTRIBUTED;
+        answer = answer_t.ALL;
+        outcome = OUTCOME_COMPLETE;
+    }
+
     @hidden
     action look_ahead() {
         aggregation_newest.read(newest, first_cell);
@@ -250,6 +263,16 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         write = 1;
         answer = answer_t.ALL;
         outcome = OUTCOME_COMPLETE;
+    }
+
+    // Nothing was added up here for a value that the parent distributes.
+    @hidden
+    action pass_on() {
+        take();
+        cell_item = hdr.aggregation.item;
+        seen = children;
+        repeated = 0;
+        opened_us = standard_metadata.ingress_global_timestamp;
     }
 
     @hidden
@@ -302,7 +325,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         hdr.ipv4.dst_addr = parent;
         hdr.udp.src_port = AGGREGATION_PORT;
         meta.l4_src_port = AGGREGATION_PORT;
-        hdr.aggregation.kind = KIND_CONTRIBUTION;
+        hdr.aggregation.kind = (hdr.aggregation.kind == KIND_PULL) ? KIND_PULL : KIND_CONTRIBUTION;
     }
 
     // Egress addresses each copy, with the switch as its sender.
@@ -321,6 +344,14 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             if (hdr.ipv4.ecn == ECN_CE) {
                 hdr.aggregation.flags = hdr.aggregation.flags | FLAG_CONGESTED;
             }
+            if (sender == sender_t.SERVER && hdr.aggregation.flags & FLAG_CALL != 0) {
+                // The main server asks where the workers are.
+                look_ahead();
+                hdr.aggregation.item = newest;
+            }
+            if (hdr.aggregation.kind == KIND_CONTRIBUTION) {
+                hdr.aggregation.flags = hdr.aggregation.flags & ~FLAG_DISTRIBUTED;
+            }
             fetch();
             bit<1> known = (bit<1>) (cell[287:272] == hdr.aggregation.job);
             bit<1> same = known & (bit<1>) (cell_item == hdr.aggregation.item);
@@ -331,6 +362,11 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             } else if (sender == sender_t.PARENT) {
                 if (same == 1 && done == 0 && (hdr.aggregation.kind == KIND_RESULT || hdr.aggregation.kind == KIND_AGAIN)) {
                     take();
+                } else if (
+                    hdr.aggregation.flags & FLAG_DISTRIBUTED != 0 && same == 0 && known & age[31:31] == 0
+                    && (hdr.aggregation.kind == KIND_RESULT || hdr.aggregation.kind == KIND_AGAIN)
+                ) {
+                    pass_on();
                 }
             } else if (same == 1 && done == 1 && hdr.aggregation.quarters < quarters) {
                 // No answer is longer than its request.
@@ -343,7 +379,20 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 outcome = OUTCOME_AGAIN;
                 show();
                 hdr.aggregation.kind = KIND_AGAIN;
-            } else if (hdr.aggregation.kind != KIND_CONTRIBUTION || known & age[31:31] == 1) {
+            } else if (known & age[31:31] == 1) {
+                outcome = OUTCOME_STALE;
+            } else if (hdr.aggregation.kind == KIND_DISTRIBUTE && sender == sender_t.SERVER) {
+                if (same == 1) {
+                    outcome = OUTCOME_MISMATCH;
+                    hdr.aggregation.quarters = 0;
+                    refuse(REASON_MISMATCH);
+                } else {
+                    distribute();
+                }
+            } else if (hdr.aggregation.kind == KIND_PULL && leaf == 1 && hdr.aggregation.flags & FLAG_DISTRIBUTED != 0) {
+                // Lost on the way from the parent, which has it.
+                answer = answer_t.UP;
+            } else if (hdr.aggregation.kind != KIND_CONTRIBUTION) {
                 outcome = OUTCOME_STALE;
             } else if (hdr.aggregation.epoch != epoch) {
                 outcome = OUTCOME_EPOCH;
@@ -422,7 +471,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
 
             set_lengths();
             if (answer == answer_t.ALL) {
-                if (flags & FLAG_FINAL != 0) {
+                // Copies of what the main server distributes are its acknowledgements.
+                if (flags & (FLAG_FINAL | FLAG_DISTRIBUTED) != 0) {
                     standard_metadata.mcast_grp = group_with_server;
                 } else {
                     standard_metadata.mcast_grp = group;

@@ -10,6 +10,7 @@ const bit<4> KIND_RESULT = 2;
 const bit<4> KIND_AGAIN = 3;
 const bit<4> KIND_REFUSED = 4;
 const bit<4> KIND_PULL = 5;
+const bit<4> KIND_DISTRIBUTE = 6;
 
 // RepMdBits: interfaces and ingress timestamp. The domain's bit is for reports only.
 const bit<16> COMPLETION_METADATA_BITS = 0x4800;
@@ -19,6 +20,8 @@ const bit<8>  COMPLETION_WORDS = 4;
 const bit<8> FLAG_SATURATED = 1;
 const bit<8> FLAG_CONGESTED = 2;
 const bit<8> FLAG_FINAL = 4;
+const bit<8> FLAG_DISTRIBUTED = 8;
+const bit<8> FLAG_CALL = 16;
 
 const bit<2> ECN_ECT0 = 2;
 const bit<2> ECN_CE = 3;

@@ -10,6 +10,12 @@ const bit<4> STORE_DATA = 2;
 const bit<4> STORE_PUT = 3;
 const bit<4> STORE_PUT_ACK = 4;
 const bit<4> STORE_NACK = 5;
+const bit<4> STORE_ANNOUNCE = 6;
+
+// Requests to this address go to whoever has announced a prefix of their name. An INTEREST for it has the hashes of the
+// name's first one and two components in `content_version` and `freshness_ms`.
+const bit<32> STORE_NAMES_ADDR = 0x0afffffd;
+const bit<48> STORE_ANNOUNCE_US = 100000;
 
 const bit<8> STORE_TOO_SHORT = 1;
 const bit<8> STORE_ABSENT = 2;
@@ -19,6 +25,8 @@ const bit<8> STORE_FORBIDDEN = 4;
 // The greatest lead of an unsolicited version that is believed, and how long a copy may be served.
 const bit<32> STORE_FAR = 1 << 16;
 const bit<32> STORE_LONGEST_FRESHNESS_MS = 3600000;
+
+const bit<9> STORE_ANY_PORT = 0x1ff;
 
 // 1,024 bytes each.
 #define STORE_CELLS 4096

@@ -47,7 +47,7 @@ control SketchRow(in bit<32> place, in bit<15> interval, in bit<1> tell, inout b
     }
 }
 
-control HotNames(in store_t asked, in bit<32> producer) {
+control HotNames(in store_t asked, in bit<32> producer, in bit<1> announced) {
     SketchRow() row0;
     SketchRow() row1;
     SketchRow() row2;
@@ -75,8 +75,14 @@ control HotNames(in store_t asked, in bit<32> producer) {
         default_action = NoAction();
     }
 
+    bit<1> report;
+    bit<16> least = 0;
+
     apply {
-        store_hot_names.apply();
+        report = announced;
+        if (announced == 0) {
+            store_hot_names.apply();
+        }
         if (threshold != 0) {
             // The name is a hash; its segments are spread by a multiplier per row.
             bit<32> mixed0 = asked.name[31:0] + asked.segment * 0x9e3779b1;
@@ -88,7 +94,7 @@ control HotNames(in store_t asked, in bit<32> producer) {
             row0.apply(place0, interval, 0, count0, told0);
             row1.apply(place1, interval, 0, count1, told1);
             row2.apply(place2, interval, 0, count2, told2);
-            bit<16> least = count0;
+            least = count0;
             if (count1 < least) {
                 least = count1;
             }
@@ -99,9 +105,13 @@ control HotNames(in store_t asked, in bit<32> producer) {
                 row0.apply(place0, interval, 1, count0, told0);
                 row1.apply(place1, interval, 1, count1, told1);
                 row2.apply(place2, interval, 1, count2, told2);
-                hot_name_t hot = { asked.name, asked.segment, least, (bit<16>) interval, producer };
-                digest<hot_name_t>(1, hot);
+                report = 1;
             }
+        }
+        // An announcement has no requests.
+        if (report == 1) {
+            hot_name_t hot = { asked.name, asked.segment, least, (bit<16>) interval, producer };
+            digest<hot_name_t>(1, hot);
         }
     }
 }

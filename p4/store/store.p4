@@ -53,7 +53,7 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     bit<1> read = 0;
     bit<1> write = 0;
 
-    // A copy of a producer's content.
+    // A copy of a producer's content; port 0x1ff: from any other switch.
     action cached(
         @name("cell") bit<32> at,
         @name("generation") bit<32> number,
@@ -107,6 +107,27 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         const default_action = NoAction();
         size = 4096;
     }
+
+    // A name's requests go to the producer of its longest known prefix.
+    action to_producer(@name("producer") bit<32> address) {
+        hdr.ipv4.dst_addr = address;
+    }
+
+    table store_routes {
+        key = {
+            hdr.store.content_version: ternary @name("first");
+            hdr.store.freshness_ms: ternary @name("first_two");
+        }
+        actions = {
+            to_producer;
+            @defaultonly NoAction;
+        }
+        const default_action = NoAction();
+        size = 1024;
+    }
+
+    // Announcements that reach the controller, at most one per port and STORE_ANNOUNCE_US.
+    register<bit<48>>(512) store_announced_us;
 
     @hidden
     action fetch() {
@@ -183,7 +204,27 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     }
 
     apply {
-        if (store_names.apply().hit) {
+        if (hdr.store.kind == STORE_INTEREST && hdr.ipv4.dst_addr == STORE_NAMES_ADDR) {
+            store_routes.apply();
+        }
+        if (hdr.store.kind == STORE_ANNOUNCE) {
+            bit<48> before_us;
+            store_announced_us.read(before_us, (bit<32>) standard_metadata.ingress_port);
+            if (
+                meta.from_outside == 1 && hdr.store.quarters == 0 && hdr.ipv4.dst_addr == STORE_NAMES_ADDR
+                && (before_us == 0 || standard_metadata.ingress_global_timestamp - before_us >= STORE_ANNOUNCE_US)
+            ) {
+                store_announced_us.write(
+                    (bit<32>) standard_metadata.ingress_port, standard_metadata.ingress_global_timestamp
+                );
+                hot_names.apply(hdr.store, hdr.ipv4.src_addr, 1);
+                version = 0;
+                quarters = 0;
+                answer(STORE_PUT_ACK, 0);
+                hdr.store.reason = 0;
+                send_back();
+            }
+        } else if (store_names.apply().hit) {
             fetch();
             if (cell_generation != generation) {
                 forget();
@@ -227,7 +268,11 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
                 }
             } else if (of_record == 0) {
                 if (
-                    hdr.ipv4.src_addr == producer && standard_metadata.ingress_port == producer_port
+                    hdr.ipv4.src_addr == producer
+                    && (
+                        standard_metadata.ingress_port == producer_port
+                        || (producer_port == STORE_ANY_PORT && meta.from_outside == 0)
+                    )
                     && hdr.store.content_version != 0
                     && (hdr.store.kind == STORE_DATA || hdr.store.kind == STORE_PUT_ACK || hdr.store.kind == STORE_NACK)
                 ) {
@@ -309,7 +354,7 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
                 send_back();
             }
         } else if (hdr.store.kind == STORE_INTEREST) {
-            hot_names.apply(hdr.store, hdr.ipv4.dst_addr);
+            hot_names.apply(hdr.store, hdr.ipv4.dst_addr, 0);
         }
     }
 }

@@ -182,7 +182,7 @@ parser FabricParser(
             (bit<1>) (hdr.udp.length == bytes),
             (bit<1>) (meta.ip_payload_bytes == bytes)
         ) {
-            (AGGREGATION_VERSION, KIND_CONTRIBUTION .. KIND_PULL, OPERATION_SUM .. OPERATION_MAX, 0 .. 4, 1, 1):
+            (AGGREGATION_VERSION, KIND_CONTRIBUTION .. KIND_DISTRIBUTE, OPERATION_SUM .. OPERATION_MAX, 0 .. 4, 1, 1):
                 parse_aggregation;
             default: find_int;
         }

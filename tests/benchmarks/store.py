@@ -11,6 +11,9 @@ Latency: in virtual time, reader and producer in two racks, 10 Gbit/s, 1 us of p
 Rates: the compiled program memory to memory, one core: interests that the switch answers, interests for names that it
 counts in its sketch, and the same packets without a name, which are only forwarded.
 
+Names: six readers in three racks of a leaf-spine of 1 Gbit/s read 60 values of 8,000 bytes by name, each one after the
+other, by Zipf's law (0.99), from a producer in the fourth; what the spines send for a read, and how long it takes.
+
     .venv/bin/python tests/benchmarks/store.py             # --quick: fewer requests
 """
 
@@ -39,6 +42,7 @@ from dataplane.topology.families import leaf_spine
 from dataplane.wire.packet import udp_frame
 from dataplane.wire.store import UDP_PORT, Kind, Message
 from tests.benchmarks.storing.policies import LeastFrequent, LeastRecent, Load, Policy, Static, Switch, hit_rate
+from tests.benchmarks.storing.spines import MODES, measure
 from tests.benchmarks.traffic.memory import CompiledMemory
 from tests.integration.test_virtual_store import rack
 from tests.integration.virtual_store import MS, Client, Server, World
@@ -162,6 +166,12 @@ def main() -> None:
     console.print(table("latency, us", [(f"{hit_us:.1f}", f"{miss_us:.1f}")], "hit", "miss"))
     results = rates()
     console.print(table("million a second", [(name, f"{pps / 1e6:.2f}") for name, pps in results.items()], "", "rate"))
+    loads = {mode: measure(mode, 600 if quick else 3000) for mode in MODES}
+    costs = [
+        (mode, f"{load.bytes_a_read:,.0f}", f"{load.median_us:.0f}", f"{load.p95_us:.0f}", f"{load.answered:.2f}")
+        for mode, load in loads.items()
+    ]
+    console.print(table("long values by name", costs, "copies", "bytes of spines a read", "us", "us, p95", "answered"))
     figures = {
         "hit_rate": round(steady["controller"], 4),
         "hit_rate_over_best_static": round(steady["controller"] / steady["best static"], 4),
@@ -170,6 +180,8 @@ def main() -> None:
         "shifting_hit_rate_over_lru": round(shifting["controller"] / shifting["LRU"], 4),
         "miss_over_hit_latency": round(miss_us / hit_us, 3),
         "answers_per_s": round(results["answered by the switch"]),
+        "name_cache_bytes_ratio": round(loads["none"].bytes_a_read / loads["all switches"].bytes_a_read, 2),
+        "name_cache_delay_ratio": round(loads["none"].median_us / loads["all switches"].median_us, 2),
         "answers_over_forwarding": round(results["answered by the switch"] / results["without a name"], 4),
     }
     print(json.dumps(figures))

@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dataplane.allreduce.engine import Engine, EngineSettings, Rings
+from dataplane.allreduce.transfers import distribute, receive
 from dataplane.nic import PortKind
 from tests.integration.allreduce_namespaces import AggregationFabric
 
@@ -82,3 +83,18 @@ def test_the_main_server_asks_for_what_was_not_final(job: Job) -> None:
     assert np.array_equal(sums, read)
     assert job.server.statistics.sent - sent > WINDOW
     assert {engine.next_item for engine in [*job.workers, job.server]} == {job.server.next_item}
+
+
+def test_the_main_server_distributes_by_the_switch(job: Job) -> None:
+    """One worker by a socket, one by rings; each packet of the server's leaves it once."""
+    data = np.random.default_rng(1).integers(0, 256, 150_000).astype(np.uint8)
+    first = job.server.statistics
+    with ThreadPoolExecutor(3) as threads:
+        sending = threads.submit(distribute, job.server, data)
+        got = list(threads.map(receive, job.workers))
+        sending.result()
+    assert [each.tobytes() for each in got] == [data.tobytes()] * 2
+    assert len({engine.next_item for engine in [*job.workers, job.server]}) == 1
+    items = -(-data.size // 1024)
+    sent = job.server.statistics.sent - first.sent - (job.server.statistics.repeated - first.repeated)
+    assert items <= sent <= items + 2 * (items // WINDOW + 2)  # exponents, and requests for what all contribute to

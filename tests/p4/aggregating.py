@@ -27,6 +27,8 @@ from tests.p4.entries import (
 SWITCH, PARENT = IPv4Address("10.200.0.1"), IPv4Address("10.200.0.2")
 PARENT_PORT = COLLECTOR_PORT
 NONCE = 0xFEDCBA9876543210
+SERVER = 5
+"""Number of the main server, which is no child."""
 _PORTS = (HOST_PORT, UP_PORT, DOWN_PORT)
 
 
@@ -62,6 +64,8 @@ class Hosted:
                 ),
                 Entry("aggregation_replicas", {"job": self.number, "replica": child + 1}, "address", to),
             ]
+        server = {**peer(address_of(SERVER), udp_port_of(SERVER)), **key}
+        items.append(Entry("aggregation_peers", server, "from_server", priority=1))
         return items
 
 

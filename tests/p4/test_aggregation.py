@@ -9,7 +9,7 @@ import pytest
 
 from dataplane.allreduce.reference.aggregator import Aggregator, Job
 from dataplane.wire.aggregation import NO_FLAGS, Aggregation, Flags, Kind, Operation
-from tests.p4.aggregating import NONCE, Hosted, expected, fabric_items, from_child, from_parent, seen
+from tests.p4.aggregating import NONCE, SERVER, Hosted, expected, fabric_items, from_child, from_parent, seen
 from tests.p4.targets import Target
 
 ROOT = Hosted(1, Job(epoch=3, children=0b111, cells=4, nonce=NONCE), children=3)
@@ -35,13 +35,16 @@ class Schedule:
         self._item = dict.fromkeys(JOBS, (seed - 1) * 2**20 - 3)
 
     def packet(self) -> tuple[Hosted, int | None, Aggregation, int]:
-        """Return job, child (None: the parent), packet and ECN bits."""
+        """Return job, child (None: the parent; SERVER: the main server), packet and ECN bits."""
         chance = self._chance
         job = JOBS[chance.choice(list(JOBS))]
         self._item[job.number] += chance.random() < 0.08
         item = (self._item[job.number] + chance.choice((0, 0, 0, 1, 1, -1, 2))) % 2**32
         from_above = job.job.leaf and chance.random() < 0.2
+        from_server = not job.job.leaf and chance.random() < 0.05
         kinds = (Kind.RESULT, Kind.AGAIN, Kind.REFUSED) if from_above else (Kind.CONTRIBUTION,) * 19 + (Kind.PULL,)
+        kinds = (Kind.DISTRIBUTE, Kind.DISTRIBUTE, Kind.PULL) if from_server else kinds
+        flags = chance.choice((NO_FLAGS, NO_FLAGS, Flags.SATURATED, Flags.FINAL, Flags.DISTRIBUTED))
         operation = Operation.SUM if item % 3 and chance.random() < 0.98 else Operation.MAX
         packet = Aggregation(
             kind=chance.choice(kinds),
@@ -51,11 +54,12 @@ class Schedule:
             workers=chance.randrange(1, 5),
             operation=operation,
             values=self._values(4 if chance.random() < 0.9 else chance.randrange(4)),
-            flags=chance.choice((NO_FLAGS, NO_FLAGS, Flags.SATURATED, Flags.FINAL)),
+            flags=flags | (Flags.CALL if chance.random() < 0.1 else NO_FLAGS),
             nonce=job.job.nonce ^ (chance.random() < 0.05) << chance.randrange(64),
             check=chance.choice((2**64 - 1, 0, chance.getrandbits(64))),
         )
-        return job, None if from_above else chance.randrange(job.children), packet, chance.choice((0, 0, 1, 3))
+        child = SERVER if from_server else chance.randrange(job.children)
+        return job, None if from_above else child, packet, chance.choice((0, 0, 1, 3))
 
     def _values(self, quarters: int) -> bytes:
         chance = self._chance
@@ -74,7 +78,8 @@ def test_every_packet_is_answered_as_the_reference_says(switch: Target, seed: in
             right = expected(reference.from_parent(heard), job.children)
             sent = switch.send(*from_parent(packet, ecn=ecn), expect=len(right))
         else:
-            right = expected(reference.from_child(child, heard), job.children)
+            take = reference.from_server if child == SERVER else reference.from_child
+            right = expected(take(child, heard), job.children)
             sent = switch.send(*from_child(child, packet, ecn=ecn), expect=len(right))
         assert seen(sent) == right, packet
     assert {"again", "complete", "epoch", "repeated", "opened", "added", "stale", "forged"} <= reference.counts.keys()

@@ -16,6 +16,7 @@ from tests.p4.aggregating import (
     NONCE,
     PARENT,
     PARENT_PORT,
+    SERVER,
     SWITCH,
     Hosted,
     address_of,
@@ -145,7 +146,7 @@ ORDINARY = {
     "a first fragment": lambda data: _with_ip(data, flags="MF"),
     "a later fragment": lambda data: _with_ip(data, frag=3),
     "no kind": lambda data: data[:42] + b"\x10" + data[43:],
-    "a kind not known": lambda data: data[:42] + b"\x16" + data[43:],
+    "a kind not known": lambda data: data[:42] + b"\x27" + data[43:],
     "an operation not known": lambda data: data[:54] + b"\x31" + data[55:],
 }
 
@@ -206,13 +207,41 @@ def _is_not_replica(item: Item, number: int) -> bool:
 def test_a_reader_asks_and_cannot_contribute(aggregating: Target) -> None:
     job = hosted(20)
     key = {"src_addr": int(address_of(4)), "dst_addr": int(SWITCH), "job": 20}
-    set_up(aggregating, job, Entry("aggregation_peers", key, "from_reader", priority=1))
+    set_up(aggregating, job, Entry("aggregation_peers", key, "from_server", priority=1))
     reader = (port_of(4), frame(address_of(4), udp_port_of(4), of(job)))
     assert aggregating.send(*reader, expect=0) == []
     assert len(complete(aggregating, job, of(job))) == 2
     pull = frame(address_of(4), udp_port_of(4), of(job, kind=Kind.PULL, values=bytes(256)))
     (answer,) = seen(aggregating.send(reader[0], pull, expect=1))
     assert (answer[0], answer[-1].kind, answer[-1].values[:4]) == (port_of(4), Kind.AGAIN, b"\0\0\0\2")
+
+
+def test_main_servers_packet_goes_to_all_children_at_once(aggregating: Target) -> None:
+    job = hosted(31)
+    set_up(aggregating, job)
+    given = of(job, kind=Kind.DISTRIBUTE, flags=Flags.FINAL, epoch=1, values=b"\0\0\0\5" * 64)
+    assert aggregating.send(*from_child(0, given), expect=0) == []  # only the server may
+    sent = seen(aggregating.send(*from_child(SERVER, given), expect=2))
+    result = replace(given, kind=Kind.RESULT, flags=Flags.FINAL | Flags.DISTRIBUTED, epoch=3)
+    assert [packet for *_, packet in sent] == [result] * 2
+    again = [from_child(number, replace(given, kind=kind)) for number, kind in ((SERVER, given.kind), (1, Kind.PULL))]
+    for port, data in again:
+        ((to, *_, packet),) = seen(aggregating.send(port, data, expect=1))
+        assert (to, packet) == (port, replace(result, kind=Kind.AGAIN))
+    assert aggregating.send(*from_child(1, of(job, item=8)), expect=0) == []
+    (mismatch,) = seen(aggregating.send(*from_child(SERVER, replace(given, item=8)), expect=1))
+    assert mismatch[-1].reason is Reason.MISMATCH  # a worker contributes to it
+
+
+def test_main_server_is_told_the_newest_item(aggregating: Target) -> None:
+    job = hosted(32)
+    set_up(aggregating, job)
+    question = of(job, kind=Kind.PULL, item=0, flags=Flags.CALL, values=bytes(256))
+    for item in (7, 8):
+        assert len(complete(aggregating, job, of(job, item=item))) == 2
+        ((*_, packet),) = seen(aggregating.send(*from_child(SERVER, question), expect=1))
+        assert (packet.kind, packet.item) == (Kind.AGAIN, item)
+    assert aggregating.send(*from_child(1, question), expect=0) == []
 
 
 @pytest.mark.parametrize("bits", [0x7FFF7FFF, 0x80008000, 0xFFFF0000, 0x7FFF8000])

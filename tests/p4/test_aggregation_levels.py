@@ -42,6 +42,7 @@ from tests.p4.telemetry import decode_report
 
 PIPELINES: dict[str, PipelineFactory | None] = {"interpreter": None, "compiled": compiled_pipeline}
 ROOT, LEAVES = IPv4Address("10.200.0.2"), (IPv4Address("10.200.0.1"), IPv4Address("10.201.0.1"))
+SERVER_ADDRESS = IPv4Address("10.0.9.1")
 JOB = Hosted(1, Job(epoch=1, children=0b111, cells=8, leaf=True, nonce=NONCE), children=3)
 WORKERS = [(leaf, child) for leaf in range(2) for child in range(JOB.children)]
 ITEMS = 12
@@ -94,6 +95,8 @@ def _root_items() -> Iterator[Entry | MulticastTo]:
     )
     yield MulticastTo(1, ((HOST_PORT, 1), (HOST_PORT + 1, 2)))
     yield Entry("aggregation_jobs", {"job": 1}, "add_up", (NONCE, 1, 0b11, 0, 7, 1, 1))
+    server = {"src_addr": int(SERVER_ADDRESS), "dst_addr": int(ROOT), "job": 1}
+    yield Entry("aggregation_peers", server, "from_server", priority=1)
     for leaf, address in enumerate(LEAVES):
         key = {"src_addr": int(address), "dst_addr": int(ROOT), "job": 1}
         yield Entry("aggregation_peers", key, "from_child", (leaf,), 1)
@@ -125,6 +128,31 @@ def test_all_workers_of_two_racks_get_the_sum(factory: PipelineFactory | None, l
             item: 21 * (item + 1) for item in range(ITEMS)
         }
         assert {got.workers for got in sums.values()} == {6}
+
+
+def test_one_packet_of_the_main_server_reaches_two_racks(factory: PipelineFactory | None) -> None:
+    """A leaf that its parent's packet has not reached asks for it when a worker does."""
+    tree = Tree(factory, 1, 0.0)
+    values = b"\0\0\0\5" * 64
+    given = Aggregation(Kind.DISTRIBUTE, 1, item=3, epoch=1, values=values, nonce=NONCE)
+    port, data = frame_of_server(given)
+    sent = tree.root.send(port, data, expect=2)
+    first = [answer for out, answer in sent if out == HOST_PORT]
+    got = dict(tree.at_leaf(0, PARENT_PORT, with_ip(first[0], dst=int(LEAVES[0]))))
+    assert {(to, packet.values) for to, packet in got.items()} == {((0, child), values) for child in range(3)}
+    pull = replace(given, kind=Kind.PULL, flags=Flags.DISTRIBUTED, values=bytes(256))
+    late = list(tree.send(1, 2, pull))
+    assert {(to, packet.kind, packet.values) for to, packet in late} == {
+        ((1, child), Kind.RESULT, values) for child in range(3)
+    }
+    ((to, packet),) = tree.send(1, 0, pull)
+    assert (to, packet.kind, packet.values) == ((1, 0), Kind.AGAIN, values)
+
+
+def frame_of_server(packet: Aggregation) -> tuple[int, bytes]:
+    """Return port and frame of the main server's packet to the root."""
+    source = with_ip(from_child(0, packet)[1], src=int(SERVER_ADDRESS))
+    return HOST_PORT, with_ip(source, dst=int(ROOT))
 
 
 def slow_port(factory: PipelineFactory | None) -> BuiltinTarget:

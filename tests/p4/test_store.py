@@ -9,14 +9,15 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from dataplane.store.names import Segment
+from dataplane.store.names import Prefix, Segment, prefix_of, route_of
 from dataplane.store.reference.holder import FAR, LONGEST_FRESHNESS_MS, Cached, Cell, Recorded, Sender, receive
-from dataplane.wire.store import Kind, Message
-from tests.p4.entries import DefaultAction
+from dataplane.wire.store import NAMES_ADDRESS, Kind, Message
+from tests.p4.entries import DefaultAction, Entry
 from tests.p4.storing import HOSTS, PORTS, PRODUCER, Arrival, Named, expected, fabric_items, frame, seen, sender
 from tests.p4.targets import Target
 from tests.reference.sketch import Sketch
 
+NAMES = IPv4Address(NAMES_ADDRESS)
 STEPS = {"builtin": 200, "compiled": 800, "bmv2": 110}
 WRITERS = frozenset({int(HOSTS[0]), int(HOSTS[1])})
 LONG_MS = 10**6
@@ -237,3 +238,47 @@ def test_names_that_the_switch_holds_are_not_told(switch: Target) -> None:
     switch.write([DefaultAction("store_hot_names", "find_hot", (9, 1))])
     _copied(switch, 1010)
     assert switch.learned(expect=0) == []
+
+
+def test_requests_by_name_go_to_the_longest_announced_prefix(switch: Target) -> None:
+    route, others = route_of("/model/round-7/weights"), route_of("/model/round-8")
+    first, elsewhere, anything = {"first": (route.first, 0xFFFFFFFF)}, {"first": (1, 0xFFFFFFFF)}, {"first": (0, 0)}
+    both = {**first, "first_two": (route.first_two, 0xFFFFFFFF)}
+    producers = ((elsewhere, HOSTS[0], 2), (first, HOSTS[1], 2), (both, PRODUCER, 3), (anything, HOSTS[2], 1))
+    switch.write([Entry("store_routes", key, "to_producer", (int(to),), priority) for key, to, priority in producers])
+    for prefix, to in ((route, PRODUCER), (others, HOSTS[1]), (Prefix(7, 8), HOSTS[2])):
+        question = Message(
+            Kind.INTEREST, 2**90, version=prefix.first, freshness_ms=prefix.first_two, content=bytes(256)
+        )
+        port, data = frame(HOSTS[0], question, to=NAMES)
+        ((out, _, address, *_, sent),) = seen(switch.send(port, data, expect=1))
+        assert (out, address, sent) == (PORTS[to], str(to), question)
+
+
+def test_an_announcement_is_told_and_acknowledged(switch: Target) -> None:
+    host, own = HOSTS[0], (int(HOSTS[0]), 2**32 - 1, 0, 2**128 - 1)
+    switch.write([Entry("port_roles", {"ingress_port": PORTS[host]}, "set_host_port", own)])
+    announcement = Message(Kind.ANNOUNCE, prefix_of("/model/round-7").number, number=5)
+    switch.learned(expect=0)
+    ((out, source, to, *_, sent),) = seen(switch.send(*frame(host, announcement, to=NAMES), expect=1))
+    assert (out, source, to) == (PORTS[host], str(NAMES), str(host))
+    assert sent == replace(announcement, kind=Kind.PUT_ACK)
+    ((name, segment, requests, _, producer),) = switch.learned(expect=1)
+    assert (name, segment, requests, producer) == (announcement.name, 0, 0, int(host))
+    for ignored in (host, HOSTS[1]):  # too soon, and not from outside
+        assert switch.send(*frame(ignored, announcement, to=NAMES), expect=0) == []
+    assert switch.learned(expect=0) == []
+
+
+def test_copies_from_any_switch_are_of_the_producer_still(switch: Target) -> None:
+    host, own = HOSTS[0], (int(HOSTS[0]), 0, 0, 0)
+    switch.write([Entry("port_roles", {"ingress_port": PORTS[host]}, "set_host_port", own)])
+    name = 2**91
+    switch.write([Entry("store_names", {"name": name, "segment": 1}, "cached", (900, 901, int(PRODUCER), 0x1FF))])
+    data = Message(Kind.DATA, name, 1, 5, 10_000, b"\1" * 256, size=1, tag=901)
+    interest = Message(Kind.INTEREST, name, 1, content=bytes(256))
+    for port, answers in ((PORTS[host], False), (PORTS[HOSTS[1]], True)):
+        _, packet = frame(PRODUCER, data, to=HOSTS[1])
+        switch.send(port, packet, expect=1)
+        ((*_, sent),) = seen(switch.send(*frame(HOSTS[2], interest), expect=1))
+        assert (sent.kind is Kind.DATA) is answers

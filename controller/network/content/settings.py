@@ -40,3 +40,7 @@ class StoreSettings(Settings, frozen=True):
     """Interests in an interval below which no name is worth a copy."""
     copies: Annotated[int, msgspec.Meta(ge=0, le=CELLS)] = CELLS
     """Segments (of 1,024 bytes) that a switch has copies of, at most."""
+    on_the_way: bool = False
+    """Let all switches, not only the producers' own, copy blocks of long values, which never change."""
+    announced_for_ns: Annotated[int, msgspec.Meta(ge=100_000_000)] = 30_000_000_000
+    """Time for which a prefix leads to a producer that no longer announces it."""

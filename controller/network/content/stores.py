@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.common.errors import ControllerError
+from controller.network.content.name_routes import NameRoutes
 from controller.network.content.settings import RecordedSettings, StoreSettings
 from controller.network.content.switch_store import Generations, RecordedName, SwitchStore
 from controller.network.tables.entities import EntityKey
-from controller.network.tables.store import Writer
+from controller.network.tables.store import ANY_SWITCH, Writer
 from dataplane.store.dialogues import segments_of
 from dataplane.store.errors import StoreError
-from dataplane.store.names import Segment, digest
+from dataplane.store.names import Prefix, Segment, digest
 from dataplane.topology.values import Topology
 
 
@@ -25,10 +26,16 @@ class Stores:
         for host in settings.producers:
             address = int(topology.host[self._host(host)].ipv4)
             edge = topology.attachment[host]
+            if settings.on_the_way:
+                for others in producers.values():
+                    others[address] = ANY_SWITCH
             producers[edge.node][address] = edge.port
         generations = Generations()
+        self.routes = NameRoutes(settings.announced_for_ns)
+        self._never: set[int] = set()
         self._stores = {
-            switch: SwitchStore(producers_there, settings, generations) for switch, producers_there in producers.items()
+            switch: SwitchStore(producers_there, settings, generations, self.routes, self._never)
+            for switch, producers_there in producers.items()
         }
         for wanted in settings.recorded:
             self.record(wanted)
@@ -48,10 +55,18 @@ class Stores:
             number = digest(wanted.name)
         except StoreError as error:
             raise ControllerError(str(error)) from error
+        self._never.add(number)
         try:
             self._stores[switch].record(RecordedName(number, segments_of(wanted.bytes), writers, wanted.forward))
         except ControllerError as error:
             raise ControllerError(f"{wanted.name}: {switch}: {error}") from error
+
+    def announced(self, switch: str, prefix: Prefix, producer: int, now_ns: int) -> None:
+        """Take a producer's announcement; those of other hosts, or elsewhere than where they are, are ignored."""
+        hosts = (self.topology.host[host] for host in self.settings.producers)
+        host = next((host for host in hosts if int(host.ipv4) == producer), None)
+        if host is not None and self.topology.attachment[host.name].node == switch:
+            self.routes.announced(prefix, producer, now_ns)
 
     def forget(self, wanted: RecordedSettings) -> None:
         """Stop recording a name."""

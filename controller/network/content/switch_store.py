@@ -13,10 +13,12 @@ from typing import Final
 from finsy import P4TableEntry
 
 from controller.common.errors import ControllerError
+from controller.network.content.name_routes import NameRoutes
 from controller.network.content.settings import StoreSettings
 from controller.network.reconcile import apply, chunks
 from controller.network.tables.entities import Batch, Entities, Entity, EntityKey, Kind, Update, Verb, key_of, same
 from controller.network.tables.store import (
+    ANY_SWITCH,
     CELLS,
     HOT_NAMES,
     MARK,
@@ -33,6 +35,8 @@ from controller.network.tables.store import (
     hot_names_entity,
     mark_entity,
     name_entity,
+    route_entity,
+    routes_in,
     writer_entity,
 )
 from dataplane.store.names import HotName, Segment
@@ -131,9 +135,19 @@ class RecordedName:
 
 
 class SwitchStore:
-    """The store's entries of one switch, wanted and held; `producers` are addresses at it, with their ports."""
+    """The store's entries of one switch, wanted and held; `producers` are addresses, with their ports or ANY_SWITCH."""
 
-    def __init__(self, producers: Mapping[int, int], settings: StoreSettings, generations: Generations) -> None:
+    def __init__(
+        self,
+        producers: Mapping[int, int],
+        settings: StoreSettings,
+        generations: Generations,
+        routes: NameRoutes | None = None,
+        never: Set[int] = frozenset(),
+    ) -> None:
+        """`never` are the hashes of names whose segments change, as recorded ones do."""
+        self._routes, self._never = routes or NameRoutes(settings.announced_for_ns), never
+        self._now_ns = 0
         self._producers, self._settings, self._generations = producers, settings, generations
         self._held: dict[EntityKey, Entity] = {}
         self._copies: dict[Segment, Copied] = {}
@@ -153,7 +167,7 @@ class SwitchStore:
     @property
     def is_idle(self) -> bool:
         """Return whether the switch neither holds nor needs anything of the store."""
-        return not self._producers and not self._names and self.held().placed == {}
+        return not self._producers and not self._names and not self._routes.is_used and self.held().placed == {}
 
     @property
     def copies(self) -> Collection[Segment]:
@@ -199,6 +213,9 @@ class SwitchStore:
     def connected(self, entities: Entities, counted: Mapping[Segment, int], now_ns: int) -> None:
         """Take a switch's entries: continue with those that it has, and write lost ones again, as new ones."""
         self._held = {key: entity for key, entity in entities.items() if key.table in TABLES}
+        self._now_ns = now_ns
+        for prefix, producer in routes_in(self._held).items():
+            self._routes.adopt(prefix, producer, now_ns)
         held = self.held()
         self._mark = max(self._mark, held.mark)
         used = [held.mark, *(placed.generation + 1 for placed in held.placed.values())]
@@ -224,6 +241,8 @@ class SwitchStore:
         if hot.producer not in self._producers or hot.segment == MARK:
             self.strangers += 1
             return
+        if self._producers[hot.producer] == ANY_SWITCH and (not hot.segment.number or hot.segment.name in self._never):
+            return  # it may change without passing this switch
         # A late report means that the name became hot more slowly.
         passed_ns = now_ns - self._began_ns if hot.interval == self._interval else self._settings.interval_ns
         part = min(1.0, max(passed_ns, 1) / self._settings.interval_ns)
@@ -232,6 +251,7 @@ class SwitchStore:
 
     def interval(self, counted: Mapping[Segment, int], now_ns: int) -> None:
         """Take the counters of the switch's names at the end of an interval, and choose the names to keep."""
+        self._now_ns = now_ns
         for segment in self._copies:
             now = counted.get(segment, 0) - self._counted.get(segment, 0)
             self.packets[segment] = round((self.packets.get(segment, now) + now) / 2)
@@ -287,6 +307,8 @@ class SwitchStore:
         if self._mark:
             yield _keyed(mark_entity(self._mark))
         yield from self._made.values()
+        for prefix, producer in self._routes.at(self._now_ns).items():
+            yield _keyed(route_entity(prefix, producer))
         groups = {recorded.segment.name: recorded.group for recorded in self._recorded.values()}
         for name, group in groups.items():
             for writer in sorted(self._names[name].writers):

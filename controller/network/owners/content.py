@@ -16,6 +16,7 @@ from controller.network.owners.base import ListeningOwner, ObservedState, Refusa
 from controller.network.p4runtime.session import Bundling, Learned
 from controller.network.tables.entities import Batch, Entities, Entity, EntityKey, Update
 from controller.network.tables.store import DIGEST, PACKETS, TABLES, hot_name, mark_entity
+from dataplane.store.names import Prefix
 
 LOGGER: Final = logging.getLogger("millrace.controller")
 
@@ -77,9 +78,13 @@ class ContentOwner(ListeningOwner):
             self._begun.add(switch)
 
     def learned(self, switch: str, learned: Learned, now_ns: int) -> None:
-        """Take hot names."""
+        """Take hot names, and announcements, which have no requests."""
         for message in learned.messages:
-            self.stores[switch].report_hot(hot_name(message), now_ns)
+            hot = hot_name(message)
+            if hot.requests:
+                self.stores[switch].report_hot(hot, now_ns)
+            else:
+                self.stores.announced(switch, Prefix.of_number(hot.segment.name), hot.producer, now_ns)
 
     def unheard(self, switch: str, problem: str) -> None:
         """Note why a switch's names cannot be chosen."""

@@ -193,7 +193,7 @@ class _Entries:
         if self.job.server is not None:
             group_with_server += 1
             server = self.job.server
-            yield self._peer(tree.root, server.host, P4TableAction("from_reader"))
+            yield self._peer(tree.root, server.host, P4TableAction("from_server"))
             yield self._replica(tree.root, _SERVER_REPLICA, server.host)
             yield self._group(tree.root, group_with_server, {**present, _SERVER_REPLICA - 1: server.host})
         yield self._add_up("add_up", block, members.epoch, present, group_with_server=group_with_server)

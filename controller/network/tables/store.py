@@ -15,19 +15,24 @@ from typing import Final, TypeAlias
 from finsy import P4TableAction, P4TableEntry, P4TableMatch
 
 from controller.network.tables.entities import Entities, Entity, key_of
-from dataplane.store.names import HotName, Segment
+from dataplane.store.names import HotName, Prefix, Segment
 
 CELLS: Final = 4095
 """Cells of 1,024 bytes each (STORE_CELLS); the last one of the switch holds the mark."""
 MAX_INTERVAL: Final = (1 << 15) - 1
 MAX_THRESHOLD: Final = (1 << 16) - 1
+MAX_ROUTES: Final = 1024
+"""Entries of `store_routes`."""
+ANY_SWITCH: Final = 0x1FF
+"""Port of copies from a producer elsewhere: from any other switch, but no host."""
 MAX_WRITERS: Final = 4096
 """Entries of `store_writers`."""
 
 NAMES: Final = "store_names"
 WRITERS: Final = "store_writers"
 HOT_NAMES: Final = "store_hot_names"
-TABLES: Final = frozenset({NAMES, WRITERS, HOT_NAMES})
+ROUTES: Final = "store_routes"
+TABLES: Final = frozenset({NAMES, WRITERS, HOT_NAMES, ROUTES})
 """Tables whose entries belong to the store."""
 PACKETS: Final = "store_name_packets"
 OUTCOMES: Final = "store_outcomes"
@@ -40,6 +45,7 @@ MARK: Final = Segment(0)
 """No value ever has this name."""
 _MARK_CELL: Final = CELLS
 _ANY_PORT: Final = 0x1FF
+_WHOLE: Final = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +120,29 @@ def hot_names_entity(interval: int, threshold: int) -> Entity:
     """Return the entry that restarts the count of interests, and reports names that reach a threshold (0: none)."""
     action = P4TableAction("find_hot", interval=interval, threshold=threshold)
     return P4TableEntry(HOT_NAMES, action=action, is_default_action=True)
+
+
+def route_entity(prefix: Prefix, producer: int) -> Entity:
+    """Return the entry that sends requests for names with a prefix to a producer; longer prefixes come first."""
+    match = P4TableMatch()
+    if prefix.first:
+        match["first"] = (prefix.first, _WHOLE)
+    if prefix.first_two:
+        match["first_two"] = (prefix.first_two, _WHOLE)
+    priority = 1 + bool(prefix.first) + bool(prefix.first_two)
+    return P4TableEntry(ROUTES, match=match, action=P4TableAction("to_producer", producer=producer), priority=priority)
+
+
+def routes_in(entities: Entities) -> dict[Prefix, int]:
+    """Return the producers of prefixes that a switch's entries describe."""
+    routes = {}
+    for entity in entities.values():
+        if isinstance(entity, P4TableEntry) and entity.table_id == ROUTES:
+            match = dict(key_of(entity).match)
+            first, first_two = (match.get(field, (0, 0)) for field in ("first", "first_two"))
+            prefix = Prefix(*(value[0] if isinstance(value, tuple) else value for value in (first, first_two)))
+            routes[prefix] = _arguments(entity)["producer"]
+    return routes
 
 
 def held_in(entities: Entities) -> StoreTables:

@@ -16,8 +16,18 @@ class Server(_message.Message):
     udp_port: int
     def __init__(self, host: _Optional[str] = ..., udp_port: _Optional[int] = ...) -> None: ...
 
+class Convergence(_message.Message):
+    __slots__ = ("measure", "below", "steps")
+    MEASURE_FIELD_NUMBER: _ClassVar[int]
+    BELOW_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    measure: str
+    below: float
+    steps: int
+    def __init__(self, measure: _Optional[str] = ..., below: _Optional[float] = ..., steps: _Optional[int] = ...) -> None: ...
+
 class Hello(_message.Message):
-    __slots__ = ("job", "host", "token", "workers", "udp_port", "deadline_ns", "window", "capacity", "boundaries", "number", "server")
+    __slots__ = ("job", "host", "token", "workers", "udp_port", "deadline_ns", "window", "capacity", "boundaries", "number", "server", "is_main_server", "convergence")
     JOB_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +39,8 @@ class Hello(_message.Message):
     BOUNDARIES_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     SERVER_FIELD_NUMBER: _ClassVar[int]
+    IS_MAIN_SERVER_FIELD_NUMBER: _ClassVar[int]
+    CONVERGENCE_FIELD_NUMBER: _ClassVar[int]
     job: str
     host: str
     token: str
@@ -40,7 +52,9 @@ class Hello(_message.Message):
     boundaries: bool
     number: int
     server: Server
-    def __init__(self, job: _Optional[str] = ..., host: _Optional[str] = ..., token: _Optional[str] = ..., workers: _Optional[int] = ..., udp_port: _Optional[int] = ..., deadline_ns: _Optional[int] = ..., window: _Optional[int] = ..., capacity: _Optional[int] = ..., boundaries: _Optional[bool] = ..., number: _Optional[int] = ..., server: _Optional[_Union[Server, _Mapping]] = ...) -> None: ...
+    is_main_server: bool
+    convergence: Convergence
+    def __init__(self, job: _Optional[str] = ..., host: _Optional[str] = ..., token: _Optional[str] = ..., workers: _Optional[int] = ..., udp_port: _Optional[int] = ..., deadline_ns: _Optional[int] = ..., window: _Optional[int] = ..., capacity: _Optional[int] = ..., boundaries: _Optional[bool] = ..., number: _Optional[int] = ..., server: _Optional[_Union[Server, _Mapping]] = ..., is_main_server: _Optional[bool] = ..., convergence: _Optional[_Union[Convergence, _Mapping]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ()
@@ -101,7 +115,7 @@ class Waiting(_message.Message):
     def __init__(self, present: _Optional[_Iterable[str]] = ..., workers: _Optional[int] = ...) -> None: ...
 
 class Admitted(_message.Message):
-    __slots__ = ("number", "aggregator", "window", "capacity", "epoch", "first_item", "first_count", "members", "heartbeat_ns", "patience_ns", "root", "newcomers", "nonce", "contributors")
+    __slots__ = ("number", "aggregator", "window", "capacity", "epoch", "first_item", "first_count", "members", "heartbeat_ns", "patience_ns", "root", "newcomers", "nonce", "contributors", "main_server")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     AGGREGATOR_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +130,7 @@ class Admitted(_message.Message):
     NEWCOMERS_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
+    MAIN_SERVER_FIELD_NUMBER: _ClassVar[int]
     number: int
     aggregator: str
     window: int
@@ -130,7 +145,8 @@ class Admitted(_message.Message):
     newcomers: _containers.RepeatedScalarFieldContainer[str]
     nonce: int
     contributors: int
-    def __init__(self, number: _Optional[int] = ..., aggregator: _Optional[str] = ..., window: _Optional[int] = ..., capacity: _Optional[int] = ..., epoch: _Optional[int] = ..., first_item: _Optional[int] = ..., first_count: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., heartbeat_ns: _Optional[int] = ..., patience_ns: _Optional[int] = ..., root: _Optional[str] = ..., newcomers: _Optional[_Iterable[str]] = ..., nonce: _Optional[int] = ..., contributors: _Optional[int] = ...) -> None: ...
+    main_server: str
+    def __init__(self, number: _Optional[int] = ..., aggregator: _Optional[str] = ..., window: _Optional[int] = ..., capacity: _Optional[int] = ..., epoch: _Optional[int] = ..., first_item: _Optional[int] = ..., first_count: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., heartbeat_ns: _Optional[int] = ..., patience_ns: _Optional[int] = ..., root: _Optional[str] = ..., newcomers: _Optional[_Iterable[str]] = ..., nonce: _Optional[int] = ..., contributors: _Optional[int] = ..., main_server: _Optional[str] = ...) -> None: ...
 
 class Barrier(_message.Message):
     __slots__ = ("number", "count", "limit_ns")
@@ -143,7 +159,7 @@ class Barrier(_message.Message):
     def __init__(self, number: _Optional[int] = ..., count: _Optional[int] = ..., limit_ns: _Optional[int] = ...) -> None: ...
 
 class View(_message.Message):
-    __slots__ = ("number", "aggregator", "root", "epoch", "members", "barrier", "newcomers", "leaving", "nonce", "contributors")
+    __slots__ = ("number", "aggregator", "root", "epoch", "members", "barrier", "newcomers", "leaving", "nonce", "contributors", "main_server")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     AGGREGATOR_FIELD_NUMBER: _ClassVar[int]
     ROOT_FIELD_NUMBER: _ClassVar[int]
@@ -154,6 +170,7 @@ class View(_message.Message):
     LEAVING_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
     CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
+    MAIN_SERVER_FIELD_NUMBER: _ClassVar[int]
     number: int
     aggregator: str
     root: str
@@ -164,7 +181,8 @@ class View(_message.Message):
     leaving: int
     nonce: int
     contributors: int
-    def __init__(self, number: _Optional[int] = ..., aggregator: _Optional[str] = ..., root: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., barrier: _Optional[_Union[Barrier, _Mapping]] = ..., newcomers: _Optional[_Iterable[str]] = ..., leaving: _Optional[int] = ..., nonce: _Optional[int] = ..., contributors: _Optional[int] = ...) -> None: ...
+    main_server: str
+    def __init__(self, number: _Optional[int] = ..., aggregator: _Optional[str] = ..., root: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., barrier: _Optional[_Union[Barrier, _Mapping]] = ..., newcomers: _Optional[_Iterable[str]] = ..., leaving: _Optional[int] = ..., nonce: _Optional[int] = ..., contributors: _Optional[int] = ..., main_server: _Optional[str] = ...) -> None: ...
 
 class Refused(_message.Message):
     __slots__ = ("reason",)

@@ -22,7 +22,8 @@ class Hello:
 
     The first `workers` of the same `job` form it; fields that are None are left to the service. `number` is the job's
     once the worker has been admitted. With `boundaries`, counts are of the worker's rounds, not of all-reduces.
-    `server`, a host and its UDP port, gets final sums.
+    `server`, a host and its UDP port, gets final sums; with port 0 it joins the job, too, and is awaited. The main
+    server itself sends `is_main_server`.
     """
 
     job: str
@@ -36,6 +37,9 @@ class Hello:
     boundaries: bool = False
     number: int | None = None
     server: tuple[str, int] | None = None
+    is_main_server: bool = False
+    convergence: tuple[str, float, int] | None = None
+    """Measure, bound and steps of the job's `Convergence`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,8 @@ class Admitted:
     """The job's random number, carried by all its packets."""
     contributors: int = 0
     """Number of workers that results of this epoch cover."""
+    main_server: str | None = None
+    """Host of the main server, while it is a member of the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +142,7 @@ class View:
     """A worker leaves as soon as all have completed everything before this item."""
     nonce: int = field(default=0, repr=False)
     contributors: int = 0
+    main_server: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

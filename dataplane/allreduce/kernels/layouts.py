@@ -70,6 +70,16 @@ class Reading(IntEnum):
     PULLING = 2
 
 
+class Seeking(IntEnum):
+    """The main server's search for the workers' call."""
+
+    NO = 0
+    ANYWHERE = 1
+    """It has not met the workers."""
+    AHEAD = 2
+    """Not before `next_item`."""
+
+
 class Slot(Struct):
     """Slot of the items whose numbers are equal modulo the window."""
 
@@ -118,6 +128,9 @@ class EngineState(Struct):
     # The all-reduce.
     reading: u32  # a `Reading`
     is_final: u32
+    is_call: u32  # 1: the workers wait for the main server
+    distributed: u32  # 1: values of the main server's, not sums
+    seeking: u32  # a `Seeking`
     is_integer: u32
     mean: u32
     values: u64

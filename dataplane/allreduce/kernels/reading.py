@@ -1,7 +1,8 @@
 """Reader mode without contributions: results arrive unrequested, and missing ones are requested (PULL).
 
 It listens first. It requests a result that is missing among those that arrive; if nothing arrives any more it requests
-the oldest. An answer to that means that the all-reduce is over, and it requests everything.
+the oldest. An answer to that means that the all-reduce is over, and it requests everything; of what the main server
+distributes, the next one.
 """
 
 from __future__ import annotations
@@ -44,6 +45,22 @@ def ask_for_all(engine: EngineState) -> None:
         slot = engine.slots[at]
         if slot.state == State.LISTENING:
             ask_for(engine, slot)
+
+
+@kernel
+def ask_for_next(engine: EngineState) -> None:
+    """Request the oldest result that has not come, one in each round trip.
+
+    A switch has what the main server distributes before its copies arrive, so an answer does not mean that they are
+    lost.
+    """
+    oldest: u32 = engine.next_item
+    for at in range(as_u64(engine.window)):
+        slot = engine.slots[at]
+        if slot.state == State.LISTENING and engine.next_item - slot.item > engine.next_item - oldest:
+            oldest = slot.item
+    if oldest != engine.next_item:
+        ask_for(engine, slot_of(engine, oldest))
 
 
 @kernel(inline=True)

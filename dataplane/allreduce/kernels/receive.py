@@ -14,13 +14,14 @@ from dataplane.allreduce.kernels.layouts import (
     STRIDE,
     EngineState,
     Reading,
+    Seeking,
     Slot,
     State,
     Status,
 )
 from dataplane.allreduce.kernels.loss_recovery import note_result, push
 from dataplane.allreduce.kernels.pacing import note_congestion
-from dataplane.allreduce.kernels.reading import ask_for_all, ask_for_missing, line_up
+from dataplane.allreduce.kernels.reading import ask_for_all, ask_for_missing, ask_for_next, line_up
 from dataplane.allreduce.kernels.replay import keep
 from dataplane.allreduce.kernels.send_schedule import (
     CLASSES,
@@ -54,6 +55,7 @@ from dataplane.wire.aggregation import QUARTERS, VERSION, Flags, Kind, Operation
 _NAN_BITS, _PLUS_BITS, _MINUS_BITS = 0x7FC00000, 0x7F800000, 0xFF800000
 _MAGNITUDE = 0x7FFFFFFF
 _HALF = 1 << 15
+_PAST = 1 << 31
 _MOST_CORRUPT = 3
 """Results of one item that may fail their check until the switch is no longer trusted."""
 
@@ -72,7 +74,10 @@ def accept_packet(engine: EngineState, packet: Array[u8], length: u32) -> None:
     if kind == Kind.REFUSED:
         accept_refusal(engine, packet)
     elif kind == Kind.RESULT or kind == Kind.AGAIN:  # noqa: PLR1714 - kernels have no `in`
-        accept_result(engine, packet, length, first)
+        if engine.seeking != Seeking.NO:
+            note_call(engine, packet, length, first)
+        else:
+            accept_result(engine, packet, length, first)
     else:
         engine.malformed += 1
 
@@ -109,6 +114,7 @@ def accept_result(engine: EngineState, packet: Array[u8], length: u32, first: u3
     if slot.item != item or slot.state == State.DONE:
         engine.useless += 1
         return
+    flags: u32 = first >> 16 & 255
     operation: u32 = Operation.SUM if slot.what == SUMS else Operation.MAX
     workers: u32 = as_u32(load_be16(packet, 10))
     is_sound: bool = length == PACKET_BYTES and load_be32(packet, 12) >> 24 == (operation << 4 | QUARTERS)
@@ -116,7 +122,6 @@ def accept_result(engine: EngineState, packet: Array[u8], length: u32, first: u3
     if not is_sound:
         engine.malformed += 1
         return
-    flags: u32 = first >> 16 & 255
     if not is_intact(engine, slot, packet, flags, workers):
         note_corrupt(engine, slot)
         return
@@ -141,17 +146,37 @@ def accept_result(engine: EngineState, packet: Array[u8], length: u32, first: u3
     if slot.is_deferred != 0:
         line_up(engine, begin_deferred(engine, slot))
     if engine.reading == Reading.LISTENING:
-        if is_again and slot.is_probe != 0:
+        if is_again and engine.distributed != 0:
+            ask_for_next(engine)
+        elif is_again and slot.is_probe != 0:
             ask_for_all(engine)
         else:
             ask_for_missing(engine, item)
+
+
+@kernel
+def note_call(engine: EngineState, packet: Array[u8], length: u32, first: u32) -> None:
+    """Continue behind the item at which all workers wait for the main server, if this is it."""
+    item: u32 = load_be32(packet, 4)
+    workers: u32 = as_u32(load_be16(packet, 10))
+    is_call: bool = length == PACKET_BYTES and (first >> 16 & Flags.CALL) != 0
+    is_past: bool = engine.seeking == Seeking.AHEAD and item - engine.next_item >= _PAST
+    if not is_call or is_past:
+        engine.useless += 1
+    elif workers > engine.capacity or load_be64(packet, 24) != as_u64(workers) * check_of_one(engine.nonce, item, 0):
+        engine.corrupt += 1
+    else:
+        engine.next_item = item + 1
+        engine.seeking = as_u32(Seeking.NO)
+        engine.status = Status.DONE
 
 
 @kernel(inline=True)
 def is_of_its_time(engine: EngineState, slot: Slot, epoch: u32) -> bool:
     """Return whether an item can be complete in an epoch: only those in which this worker contributed qualify."""
     until_now: u32 = (engine.epoch - slot.epoch) & 0xFFFF
-    return engine.reading != Reading.NO or ((epoch - slot.epoch) & 0xFFFF) <= until_now
+    is_free: bool = engine.reading != Reading.NO or engine.distributed != 0
+    return is_free or ((epoch - slot.epoch) & 0xFFFF) <= until_now
 
 
 @kernel
@@ -159,8 +184,12 @@ def is_intact(engine: EngineState, slot: Slot, packet: Array[u8], flags: u32, wo
     """Return whether a result includes all workers, with no bit changed on the way."""
     if workers == 0 or workers > engine.capacity:  # the divisor of a mean
         return False
+    distributed: u32 = 1 if (flags & Flags.DISTRIBUTED) != 0 else 0
+    if distributed != engine.distributed:
+        return False
     epoch: u32 = as_u32(load_be16(packet, 8))
     contributors: u32 = engine.contributors[epoch % KNOWN_EPOCHS]
+    contributors = epoch << 16 | 1 if engine.distributed != 0 else contributors
     if contributors != 0 and contributors >> 16 == epoch and (contributors & 0xFFFF) != workers:
         return False
     values: Array[u8] = offset(packet, HEADER_BYTES)

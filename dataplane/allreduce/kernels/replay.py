@@ -4,7 +4,7 @@ Workers with such a result would never contribute to it again, and those without
 window behind the oldest item without a result, as far as any worker can be ahead of another. If nothing arrives for
 several probes, they are resent, a few with each. A switch that kept its memory reports the item as known; one that did
 not adds the same integers up once more. Only items with results of the current epoch are resent: others are sums over
-other workers.
+other workers. Values of the main server's are the same in all epochs.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ def gather_behind(engine: EngineState, oldest: u32) -> u32:
         item: u32 = oldest - 1 - engine.revived
         packet: Array[u8] = packet_of(engine, item)
         first: u32 = load_be32(packet, 0)
-        is_mine: bool = (first >> 24 & 15) == Kind.CONTRIBUTION and (first & 0xFFFF) == engine.job
-        if is_mine and load_be32(packet, 4) == item and as_u32(load_be16(packet, 8)) == engine.epoch:
+        kind: u32 = first >> 24 & 15
+        is_current: bool = kind == Kind.CONTRIBUTION and as_u32(load_be16(packet, 8)) == engine.epoch
+        is_current = is_current or kind == Kind.DISTRIBUTE
+        if is_current and (first & 0xFFFF) == engine.job and load_be32(packet, 4) == item:
             engine.tx_items[count] = item
             count += 1
     return count

@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataplane.allreduce.kernels.datagrams import receive_datagrams, send_datagrams, wait_for_datagrams
 from dataplane.allreduce.kernels.framing import receive_frames, send_frames, wait_for_frames
 from dataplane.allreduce.kernels.layouts import BURST, EngineState, Reading, State, Status
-from dataplane.allreduce.kernels.loss_recovery import find_lost, look_at_timers, next_timer, note_sent, push
+from dataplane.allreduce.kernels.loss_recovery import NEVER, find_lost, look_at_timers, next_timer, note_sent, push
 from dataplane.allreduce.kernels.pacing import PACKET
 from dataplane.allreduce.kernels.reading import line_up
 from dataplane.allreduce.kernels.receive import take_epoch
 from dataplane.allreduce.kernels.replay import gather_behind, gather_kept
-from dataplane.allreduce.kernels.send_schedule import DEFERRED, READY, generate, is_generated, slot_of
+from dataplane.allreduce.kernels.send_schedule import DEFERRED, READY, generate, is_generated, slot_of, write_question
 from dataplane.native import address, as_u32, as_u64, kernel, u32, u64
 from dataplane.nic.ports.kernels.system import monotonic_ns
 
 _LONGEST_WAIT_NS = 20_000_000
 """Maximum wait before `stop` is checked."""
+_FIRST_QUESTION_NS, _QUESTION_NS = 5_000_000, 250_000_000
+"""Shortest and longest interval in which the main server asks where the workers are."""
 
 
 @kernel
@@ -28,6 +30,30 @@ def run_engine(engine: EngineState) -> None:
             wait(engine)
         if goes_on(engine):
             check_limits(engine)
+
+
+@kernel
+def seek_call(engine: EngineState) -> None:
+    """Wait, as the main server, until all workers wait for it, however long that takes; `status` as `run_engine`."""
+    engine.status = Status.RUNNING
+    pause_ns: u64 = _FIRST_QUESTION_NS
+    read_time(engine)
+    engine.probe_at_ns = engine.now_ns
+    while goes_on(engine):
+        if engine.now_ns >= engine.probe_at_ns:
+            # The call comes unrequested, unless it was lost or came before this program.
+            write_question(engine)
+            engine.tx_items[0] = engine.next_item
+            send_gathered(engine, 1)
+            engine.probe_at_ns = engine.now_ns + pause_ns
+            pause_ns = min(2 * pause_ns, _QUESTION_NS)
+        if receive(engine) == 0 and goes_on(engine):
+            wait(engine)
+        read_time(engine)
+        engine.patient_from_ns = engine.now_ns
+        if goes_on(engine):
+            check_limits(engine)
+    engine.probe_at_ns = NEVER
 
 
 @kernel

@@ -48,7 +48,8 @@ _BLOCKS, _COUNTS = 0, 1
 _AHEAD = 2
 _CONTRIBUTION = VERSION << 28 | Kind.CONTRIBUTION << 24
 _PULL = VERSION << 28 | Kind.PULL << 24
-_FINAL = Flags.FINAL << 16
+_DISTRIBUTE = VERSION << 28 | Kind.DISTRIBUTE << 24
+_FINAL, _DISTRIBUTED, _CALL = Flags.FINAL << 16, Flags.DISTRIBUTED << 16, Flags.CALL << 16
 _LANES = QUARTERS << 24
 _INFINITE, _MAGNITUDE, _SIGN = 0x7F800000, 0x7FFFFFFF, 0x80000000
 
@@ -206,8 +207,11 @@ def write_item(engine: EngineState, item: u32, what: u32, at: u32, operation: u3
     slot.epoch = engine.epoch
     slot.corrupt = 0
     packet: Array[u8] = packet_of(engine, item)
-    first: u32 = _CONTRIBUTION if engine.reading == Reading.NO else _PULL
+    first: u32 = _DISTRIBUTE if engine.distributed != 0 else _CONTRIBUTION
+    first = first if engine.reading == Reading.NO else _PULL
     flags: u32 = _FINAL if engine.is_final != 0 else 0
+    flags |= _CALL if engine.is_call != 0 else 0
+    flags |= _DISTRIBUTED if engine.distributed != 0 else 0
     store_be32(packet, 0, first | flags | engine.job)
     store_be32(packet, 4, item)
     write_epoch(packet, engine.epoch)
@@ -215,6 +219,18 @@ def write_item(engine: EngineState, item: u32, what: u32, at: u32, operation: u3
     store_be64(packet, 16, engine.nonce)
     store_be64(packet, 24, check_of_one(engine.nonce, item, 0))
     return offset(packet, HEADER_BYTES)
+
+
+@kernel
+def write_question(engine: EngineState) -> None:
+    """Write the main server's request for the job's newest item into the next item's packet."""
+    packet: Array[u8] = packet_of(engine, engine.next_item)
+    store_be32(packet, 0, _PULL | _CALL | engine.job)
+    store_be32(packet, 4, engine.next_item)
+    write_epoch(packet, engine.epoch)
+    store_be32(packet, 12, as_u32(Operation.MAX) << 28 | _LANES)
+    store_be64(packet, 16, engine.nonce)
+    fill(offset(packet, 24), 0, 8 + VALUE_BYTES)
 
 
 @kernel(inline=True)

@@ -17,6 +17,11 @@ A packet without the job's nonce changes nothing and gets no answer. Checks of c
 interpreting them is up to the workers.
 
 With two levels a leaf sends its rack's sum to its parent as one contribution, and keeps the parent's result.
+
+The main server's DISTRIBUTE completes an item at once, without contributions: its value is the result. It may begin
+once all workers have contributed to an item with CALL, which shows that nobody needs older ones, and ends each window
+with an item to which all contribute. Its acknowledgement is its copy of the result. A leaf keeps the value as it does
+any result, and asks its parent for one that a child requests (PULL) and it lacks.
 """
 
 from __future__ import annotations
@@ -87,12 +92,12 @@ def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[C
     """
     if packet.nonce != job.nonce:
         return cell, None, "forged"
+    if packet.kind is Kind.CONTRIBUTION:
+        packet = replace(packet, flags=packet.flags & ~Flags.DISTRIBUTED)
     is_filled = cell.value is not None and cell.job == packet.job
-    if is_filled and cell.item == packet.item and cell.done and cell.value is not None:
-        if len(packet.values) < len(cell.value.values):
-            return cell, Unicast(child, _mismatch(packet)), "mismatch"
-        return cell, Unicast(child, replace(cell.value, kind=Kind.AGAIN)), "again"
-    if packet.kind is Kind.PULL or (is_filled and age(packet.item, than=cell.item) < 0):
+    if (answer := _answer(job, cell, child, packet)) is not None:
+        return cell, *answer
+    if packet.kind is not Kind.CONTRIBUTION or (is_filled and age(packet.item, than=cell.item) < 0):
         return cell, None, "stale"
     if packet.epoch != job.epoch:
         refused = replace(packet, kind=Kind.REFUSED, epoch=job.epoch, reason=Reason.EPOCH, values=b"")
@@ -116,14 +121,49 @@ def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[C
     return _counted(job, replace(cell, seen=cell.seen | bit, value=added), "added")
 
 
+def _answer(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[Sent, str] | None:
+    """Return the answer to a packet of a finished item, or to a request for one that the parent has."""
+    is_filled = cell.value is not None and cell.job == packet.job
+    if is_filled and cell.item == packet.item and cell.done and cell.value is not None:
+        if len(packet.values) < len(cell.value.values):
+            return Unicast(child, _mismatch(packet)), "mismatch"
+        return Unicast(child, replace(cell.value, kind=Kind.AGAIN)), "again"
+    is_late = is_filled and age(packet.item, than=cell.item) < 0
+    if packet.kind is Kind.PULL and job.leaf and Flags.DISTRIBUTED in packet.flags and not is_late:
+        return Up(packet), "stale"
+    return None
+
+
+def distribute(job: Job, cell: Cell, server: int, packet: Aggregation) -> tuple[Cell, Sent | None, str]:
+    """Process a DISTRIBUTE of the main server, given by its number; return as `contribute` does."""
+    if packet.nonce != job.nonce:
+        return cell, None, "forged"
+    if (answer := _answer(job, cell, server, packet)) is not None:
+        return cell, *answer
+    if cell.value is not None and cell.job == packet.job:
+        if age(packet.item, than=cell.item) < 0:
+            return cell, None, "stale"
+        if cell.item == packet.item:
+            return cell, Unicast(server, _mismatch(packet)), "mismatch"
+    flags = packet.flags | Flags.DISTRIBUTED
+    result = replace(packet, kind=Kind.RESULT, flags=flags, epoch=job.epoch)
+    return Cell(packet.job, job.epoch, packet.item, job.children, True, result), Multicast(result), "complete"
+
+
 def accept(job: Job, cell: Cell, packet: Aggregation) -> tuple[Cell, Sent | None, str]:
     """Process a packet of the parent; return the cell, the packet sent, and the outcome: complete, stale or forged."""
     if packet.nonce != job.nonce:
         return cell, None, "forged"
-    is_current = cell.value is not None and cell.job == packet.job and cell.item == packet.item
+    is_filled = cell.value is not None and cell.job == packet.job
+    is_current = is_filled and cell.item == packet.item
+    result = replace(packet, kind=Kind.RESULT)
+    if packet.kind in (Kind.RESULT, Kind.AGAIN) and Flags.DISTRIBUTED in packet.flags and not is_current:
+        if is_filled and age(packet.item, than=cell.item) < 0:
+            return cell, None, "stale"
+        new = Cell(packet.job, packet.epoch, packet.item, job.children, True, result)
+        return new, Multicast(result), "complete"
     if not is_current or cell.done or packet.kind not in (Kind.RESULT, Kind.AGAIN):
         return cell, None, "stale"
-    result = replace(packet, kind=Kind.RESULT)
     return replace(cell, done=True, value=result), Multicast(result), "complete"
 
 
@@ -147,11 +187,20 @@ class Aggregator:
         self.jobs = dict(jobs)
         self.counts: dict[str, int] = {}
         self._cells: dict[tuple[int, int], Cell] = {}
+        self._newest: dict[int, int] = {}
 
     def from_child(self, child: int, packet: Aggregation) -> Sent | None:
         """Process a child's packet; raise KeyError for an unknown job."""
         job = self.jobs[packet.job]
         return self._keep(packet, *contribute(job, self._cell(packet), child, packet))
+
+    def from_server(self, server: int, packet: Aggregation) -> Sent | None:
+        """Process a packet of the main server, a child without a bit; raise KeyError for an unknown job."""
+        job = self.jobs[packet.job]
+        if Flags.CALL in packet.flags:
+            packet = replace(packet, item=self._newest.get(packet.job, 0))
+        process = distribute if packet.kind is Kind.DISTRIBUTE else contribute
+        return self._keep(packet, *process(job, self._cell(packet), server, packet))
 
     def from_parent(self, packet: Aggregation) -> Sent | None:
         """Process a parent's packet; raise KeyError for an unknown job."""
@@ -164,6 +213,11 @@ class Aggregator:
         return self._cells.get(self._place(packet), Cell())
 
     def _keep(self, packet: Aggregation, cell: Cell, sent: Sent | None, what: str) -> Sent | None:
+        before = self._cells.get(self._place(packet))
+        if cell.value is not None and (before is None or before.item != cell.item):
+            newest = self._newest.get(packet.job, 0)
+            is_behind = (newest - cell.item) % 2**32 >= self.jobs[packet.job].cells
+            self._newest[packet.job] = cell.item if is_behind else newest
         self._cells[self._place(packet)] = cell
         self.counts[what] = self.counts.get(what, 0) + 1
         return sent

@@ -14,7 +14,8 @@ from dataplane.allreduce.torch.hook import all_reduce, attach, millrace_hook
 from dataplane.allreduce.torch.options import JobOptions
 from dataplane.allreduce.torch.process_group import register
 from dataplane.allreduce.torch.state import MillraceState
+from dataplane.allreduce.torch.transferred import joined, split
 
-__all__ = ["JobOptions", "MillraceState", "all_reduce", "attach", "millrace_hook"]
+__all__ = ["JobOptions", "MillraceState", "all_reduce", "attach", "joined", "millrace_hook", "split"]
 
 register()

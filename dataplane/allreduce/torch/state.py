@@ -10,12 +10,14 @@ in the buckets.
 from __future__ import annotations
 
 import atexit
+import itertools
 import logging
 import os
 import threading
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Self
@@ -26,16 +28,20 @@ import torch.distributed as dist
 from dataplane.allreduce.engine import TransportName
 from dataplane.allreduce.errors import RemovedError, SaturatedError
 from dataplane.allreduce.job_engine import JobEngine
+from dataplane.allreduce.jobs.convergence import Convergence
 from dataplane.allreduce.membership import Membership
-from dataplane.allreduce.reducer import Reducer
 from dataplane.allreduce.submission_queue import SubmissionQueue
 from dataplane.allreduce.torch.agreement import Agreement, Voters, listed
 from dataplane.allreduce.torch.flight_recorder import Call, FlightRecorder, GroupName
 from dataplane.allreduce.torch.job_membership import JobMember
+from dataplane.allreduce.torch.reducer import Reducer
 from dataplane.allreduce.torch.results import BEYOND, SpareTensors, as_array, carried, carrier, is_beyond
 from dataplane.allreduce.torch.ring import Ring, Started
 from dataplane.allreduce.torch.staging import DEVICES, LAYOUTS, back, future_of, on_host
-from dataplane.allreduce.turns import POLL_S
+from dataplane.allreduce.torch.training_end import TrainingEnd
+from dataplane.allreduce.torch.transferred import joined, split
+from dataplane.allreduce.transfers import flattened
+from dataplane.allreduce.turns import POLL_S, Poll
 from dataplane.clock import NS_PER_S, Clock, MonotonicClock
 from dataplane.errors import AllReduceError
 
@@ -68,6 +74,15 @@ class _Submission:
     call: Call
 
 
+@dataclass(frozen=True, slots=True)
+class _Transfer:
+    """A transfer from or to the job's main server, which no ring can take over."""
+
+    number: int
+    call: Callable[[], bytes]
+    future: Future[bytes]
+
+
 class MillraceState:
     """State of the hook for one job. All workers create their states in the same order, as they do groups.
 
@@ -84,13 +99,15 @@ class MillraceState:
         agreement_s: float = 60.0,
         reason: str = "there is no reducer",
         member: JobMember | None = None,
+        convergence: Convergence | None = None,
         clock: Clock | None = None,
     ) -> None:
         """Start; `reason` is why there is no reducer, and `member` the worker's membership in a managed job.
 
         `deadline_s` bounds each wait for a result, and `agreement_s` the one for the workers that will continue by the
-        ring.
+        ring. `convergence`: what ends the training, the same at all workers.
         """
+        self._end = TrainingEnd(convergence)
         self._reducer, self._reason, self._member = reducer, reason, member
         self._deadline_s, self._clock = deadline_s, clock or MonotonicClock()
         group = process_group if process_group is not None or not dist.is_initialized() else dist.group.WORLD
@@ -102,7 +119,7 @@ class MillraceState:
         self._submitted = self._settled = 0
         self._polled_ns = 0
         self._reported = -1
-        self._queue: SubmissionQueue[_Submission] = SubmissionQueue("PyTorch's all-reduces")
+        self._queue: SubmissionQueue[_Submission | _Transfer] = SubmissionQueue("PyTorch's all-reduces")
         self._spare = SpareTensors()
         self._last: torch.Tensor | None = None
         self._thread = threading.Thread(target=self._run, name="millrace-allreduce", daemon=True)
@@ -127,16 +144,25 @@ class MillraceState:
         deadline_s: float = 600.0,
         agreement_s: float = 60.0,
         transport: TransportName = "auto",
+        server: tuple[str, int] | str | None = None,
+        convergence: Convergence | None = None,
     ) -> Self:
         """Meet the workers of a job at the service's `address`; a refused worker uses the ring, and logs why.
 
         `host` is this machine's name in the topology, `workers` the number that form the job. The others are waited for
         up to `join_s`; a worker may be slow, as with a checkpoint, for `patience_s` before the switch is given up: the
         service notices dead workers and switches much sooner. `transport` is "auto" for queues that this node's manager
-        grants, else UDP sockets, or "udp", "rings" or "xdp". See Membership.join for the rest. Raises AllReduceError
-        if the job is refused and there is no process group for a ring either.
+        grants, else UDP sockets, or "udp", "rings" or "xdp". `server` is the host of the job's main server, which is
+        awaited, or its host and UDP port. `convergence` ends the training: see `has_converged`. See Membership.join for
+        the rest. Raises AllReduceError if the job is refused and there is no process group for a ring either.
         """
-        make = partial(cls, process_group=process_group, deadline_s=deadline_s, agreement_s=agreement_s)
+        make = partial(
+            cls,
+            process_group=process_group,
+            deadline_s=deadline_s,
+            agreement_s=agreement_s,
+            convergence=convergence,
+        )
         try:
             membership = Membership.join(
                 address,
@@ -151,6 +177,8 @@ class MillraceState:
                 patience_s=patience_s,
                 make=JobEngine,
                 transport=transport,
+                server=server,
+                convergence=convergence,
             )
         except AllReduceError as error:
             if process_group is None and not dist.is_initialized():
@@ -212,7 +240,66 @@ class MillraceState:
         """
         if self._member is None:
             raise AllReduceError("share needs a job service: there are no other workers to share with")
-        self._member.share(tensors, lambda values: self.submit(values, mean=False).wait())
+        progress = self._end.progress
+        self._member.share([*tensors, progress], lambda values: self.submit(values, mean=False).wait())
+        self._end.restore(progress)
+
+    def receive(self) -> bytes:
+        """Return what the job's main server distributes; all workers call it at the same place in their order.
+
+        Raises AllReduceError without a main server, or if it is lost meanwhile: there is no ring for this.
+        """
+        return self._transfer(lambda engine, poll: engine.receive(poll).tobytes())
+
+    def receive_into(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Fill tensors, of any types, with what the main server distributes; see `receive`.
+
+        Raises AllReduceError, and leaves them as they are, unless it sends exactly their bytes, in their order.
+        """
+        split(self.receive(), list(tensors))
+
+    def deliver(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Send the bytes of tensors, the same at all workers, to the main server, which takes them; see `receive`."""
+        data, member = flattened(joined(tensors)), self._member
+
+        def give(engine: JobEngine, poll: Poll) -> bytes:
+            assert member is not None
+            engine.deliver(data, member.membership.givers(), poll)
+            return b""
+
+        self._transfer(give)
+
+    def has_converged(self, loss: torch.Tensor | float | None = None) -> bool:
+        """End a step; return whether the training has converged, at the same step at all workers.
+
+        `loss` is this worker's, if the job ends by the mean loss. One value of each worker is added up for it. Raises
+        AllReduceError.
+        """
+        value = self._end.value(loss)
+        return self._end.note(self.submit(value, mean=True).wait())
+
+    def _transfer(self, call: Callable[[JobEngine, Poll], bytes]) -> bytes:
+        member = self._member
+        if member is None or self._ring is not None:
+            raise AllReduceError(
+                "a transfer from or to the main server needs the job's switches; "
+                + (self._reason if member is None else "gloo's ring is used instead")
+            )
+        membership = member.membership
+        membership.check_main_server()
+
+        def poll() -> None:
+            membership.check_main_server()
+            self._poll()
+
+        future: Future[bytes] = Future()
+        with self._submitting:
+            transfer = _Transfer(self._submitted, lambda: call(membership.engine, poll), future)
+            failure = self._queue.put(transfer)
+            self._submitted += failure is None
+        if failure is not None:
+            raise failure
+        return future.result()
 
     def close(self) -> None:
         """Finish what was started, then close the reducer."""
@@ -261,7 +348,9 @@ class MillraceState:
                 return
             try:
                 self._poll()
-                if submission is not None:
+                if isinstance(submission, _Transfer):
+                    self._carry_out(submission)
+                elif submission is not None:
                     self._finish(submission, self._sums(submission))
             except RemovedError:
                 raise
@@ -269,6 +358,18 @@ class MillraceState:
                 if self._queue.is_over():
                     return
                 self._leave(error)
+
+    def _carry_out(self, transfer: _Transfer) -> None:
+        """Run a transfer; without it, no worker continues."""
+        try:
+            result = transfer.call()
+        except AllReduceError as error:
+            if not self._queue.is_over():
+                self._fail(error)
+            return
+        if self._queue.settle(transfer):
+            self._settled += 1
+            transfer.future.set_result(result)
 
     def _sums(self, submission: _Submission) -> torch.Tensor:
         """Return the switch's sums, in the tensor's format."""
@@ -334,7 +435,11 @@ class MillraceState:
     def _add_up_by_ring(self) -> None:
         started: deque[Started] = deque()
         while self._ring is not None and (submission := self._queue.first()) is not None:
-            for each in self._queue.ahead(_BY_RING)[len(started) :]:
+            if isinstance(submission, _Transfer):
+                raise AllReduceError(f"all-reduce {submission.number}: gloo's ring cannot reach the main server")
+            ahead = itertools.takewhile(lambda each: isinstance(each, _Submission), self._queue.ahead(_BY_RING))
+            for each in list(ahead)[len(started) :]:
+                assert isinstance(each, _Submission)
                 self.flight_recorder.started(each.number)
                 started.append(self._ring.start(each.values, mean=each.mean))
             self._finish(submission, started.popleft().result(submission.number, self._deadline_s))
@@ -351,6 +456,8 @@ class MillraceState:
             return
         self._settled += 1
         self.flight_recorder.completed(submission.number)
+        if submission.mean:
+            self._end.add(submission.tensor, filled)
         if has_left:
             submission.future.set_exception(SaturatedError(f"sums of all-reduce {submission.number} overflowed int32"))
         else:
@@ -391,6 +498,8 @@ class MillraceState:
             raise AllReduceError(
                 f"waited {self._deadline_s:g} s for all-reduce {number} to start, whose result others have"
             )
+        if isinstance(submission, _Transfer):
+            raise AllReduceError(f"all-reduce {number}: gloo's ring cannot reach the main server")
         result = torch.zeros(submission.values.numel(), dtype=carrier(submission.values.dtype))
         ring.broadcast(result, source)
         self._finish(submission, result)

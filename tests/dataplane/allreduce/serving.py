@@ -26,6 +26,7 @@ JOB = 7
 _LONGEST = 2048
 MAIN_SERVER = 63
 """The number of the main server among children: it does not contribute, and gets final results."""
+_FOR_SERVER = Flags.FINAL | Flags.DISTRIBUTED
 _LOOPBACK = IPv4Address("127.0.0.1")
 _WORKER_MAC, _SWITCH_MAC = 0x020000000001, 0x020000000002
 _Address = tuple[str, int]
@@ -120,7 +121,8 @@ class Server:
         self.before(packet)
         if packet.job not in self.switch.jobs:
             return  # as the program does: of a job that has ended a repetition may still be under way
-        answer = self.switch.from_child(child, packet)
+        is_server = child == MAIN_SERVER
+        answer = self.switch.from_server(child, packet) if is_server else self.switch.from_child(child, packet)
         if answer is None:
             return
         sent = answer.packet
@@ -129,7 +131,7 @@ class Server:
         if self._happens(self.weather.congested):
             sent = replace(sent, flags=sent.flags | Flags.CONGESTED)
         for address, number in self.children.items():
-            is_for_all = isinstance(answer, Multicast) and (number != MAIN_SERVER or sent.flags & Flags.FINAL)
+            is_for_all = isinstance(answer, Multicast) and (number != MAIN_SERVER or sent.flags & _FOR_SERVER)
             if is_for_all or (isinstance(answer, Unicast) and answer.child == number):
                 self._send(sent.encode(), address)
 

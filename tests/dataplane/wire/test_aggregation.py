@@ -66,7 +66,7 @@ def test_every_truncation_is_refused() -> None:
     [
         (0, 0x12, "version is 1"),
         (0, 0x20, "0 is not a valid Kind"),
-        (0, 0x26, "6 is not a valid Kind"),
+        (0, 0x27, "7 is not a valid Kind"),
         (11, 0, "0 workers"),
         (12, 0x25, "5 quarters"),
         (12, 0x01, "0 is not a valid Operation"),

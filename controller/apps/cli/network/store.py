@@ -14,7 +14,7 @@ from controller.apps.cli.shared.amounts import in_bytes, in_milliseconds, in_sec
 from controller.apps.cli.shared.common import check_outputs, log_to_stderr, ready
 from controller.apps.cli.shared.output import Format, FormatOption, show
 from dataplane.given import read_given
-from dataplane.wire.store import UDP_PORT
+from dataplane.wire.store import NAMES_ADDRESS, UDP_PORT
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -57,6 +57,10 @@ def serve(  # noqa: PLR0917 - a command line's options
             help="Maximum age of served copies; 0: none.",
         ),
     ] = 1000,
+    announce: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PREFIX", help="Prefix of served names, such as /model: read them without --server."),
+    ] = None,
     most_names: Annotated[int, typer.Option(min=1, help="Maximum number of names with content.")] = 100_000,
     most_bytes: Annotated[
         int, typer.Option(parser=in_bytes(1), help="Maximum size of content, with 256 bytes per segment.")
@@ -79,6 +83,7 @@ def serve(  # noqa: PLR0917 - a command line's options
         writers=writer or None,
         anyone=anyone,
         freshness_ms=freshness_ms,
+        announced=announce or (),
         quotas=quotas,
     ) as producer:
         where = "{}:{}".format(*producer.address)
@@ -89,7 +94,9 @@ def serve(  # noqa: PLR0917 - a command line's options
 @store.command()
 def get(
     name: Name,
-    server: Server,
+    server: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="The producer's IPv4 address; default: who announces the name.")
+    ] = NAMES_ADDRESS,
     port: Port = UDP_PORT,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="File for the value; default: stdout.")] = None,
     deadline_s: Deadline = 5.0,

@@ -16,6 +16,7 @@ from dataplane.errors import WireError
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.store.content_database import ContentDatabase
 from dataplane.store.dialogues import Dialogue, T
+from dataplane.store.names import prefix_of
 from dataplane.store.producer_core import ProducerCore, ProducerSettings
 from dataplane.store.proofs import Source
 from dataplane.store.talk import Talk
@@ -25,7 +26,7 @@ from dataplane.topology.addressing import gateway_mac
 from dataplane.topology.values import Topology
 from dataplane.wire import store as wire
 from dataplane.wire.packet import udp_frame
-from dataplane.wire.store import UDP_PORT, Kind, Message
+from dataplane.wire.store import NAMES_ADDRESS, UDP_PORT, Kind, Message
 
 US = 1_000
 _PAYLOAD = 42
@@ -113,6 +114,11 @@ class Server:
         """Close the stand-in for the disk."""
         self._database.close()
 
+    def announce(self, prefix: str) -> None:
+        """Announce a prefix of its names, once."""
+        message = Message(Kind.ANNOUNCE, prefix_of(prefix).number)
+        self._world.carry(self._host, IPv4Address(NAMES_ADDRESS), (UDP_PORT, UDP_PORT), message)
+
     def start_again(self) -> None:
         """Forget everything that is not on the disk."""
         self.producer_core = ProducerCore(self._database, self._settings, self._world.fabric.now_ns)
@@ -134,12 +140,13 @@ class Server:
 
 
 class Client:
-    """A host that queries one server; the network of a `Talk`."""
+    """A host that queries one server, or whoever has announced a name; the network of a `Talk`."""
 
-    def __init__(self, world: World, host: str, server: str, *, port: int = _FIRST_PORT) -> None:
+    def __init__(self, world: World, host: str, server: str | None, *, port: int = _FIRST_PORT) -> None:
         self.chance = random.Random(f"{host}/{port}")
         self._world, self._host, self._port = world, host, port
-        self._server = world.topology.host[server].ipv4
+        self._server = IPv4Address(NAMES_ADDRESS) if server is None else world.topology.host[server].ipv4
+        self._is_by_name = server is None
         self._source = int(world.topology.host[host].ipv4), port
         self._backs: dict[int, Callable[[Message], None]] = {}
         world.fabric.host(host).on_frame(self._receive)
@@ -176,7 +183,8 @@ class Client:
         return talk.result, talk.ended_ns - began_ns
 
     def _receive(self, frame: bytes, _now_ns: int) -> None:
-        if int.from_bytes(frame[36:38], "big") != self._port or frame[26:30] != self._server.packed:
+        is_expected = self._is_by_name or frame[26:30] == self._server.packed
+        if int.from_bytes(frame[36:38], "big") != self._port or not is_expected:
             return
         if self._world.chance.random() >= self._world.loss:
             message = _message_in(frame)

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from controller.network.aggregation.cells import cells_for
 from controller.network.aggregation.service.job_state import JobState, Phase
 from controller.network.aggregation.service.settings import JobSettings
+from controller.network.intents import Worker
 from dataplane.allreduce.formats import MOST_WORKERS
 from dataplane.allreduce.jobs.messages import Hello
 
@@ -27,12 +28,14 @@ def problem_of(
     host, server_port = hello.server or (hello.host, hello.udp_port)
     if host not in hosts:
         return f"the topology has no host {host!r}"
-    if not (1 <= hello.udp_port <= _PORTS and 1 <= server_port <= _PORTS):
+    if not (1 <= hello.udp_port <= _PORTS and 0 <= server_port <= _PORTS):
         return f"UDP port {hello.udp_port} or {server_port} is invalid"
     window = hello.window
     if window is not None and (window < 1 or window & (window - 1)):
         return f"a window of {window} items is not a power of two"
-    return _excess(hello, settings, jobs) if job is None else _misfit(job, hello)
+    if job is None:
+        return _excess(hello, settings, jobs)
+    return _misfit_of_server(job, hello) if hello.is_main_server else _misfit(job, hello)
 
 
 def _excess(hello: Hello, settings: JobSettings, jobs: int) -> str | None:
@@ -49,12 +52,17 @@ def _excess(hello: Hello, settings: JobSettings, jobs: int) -> str | None:
 
 def _misfit(job: JobState, hello: Hello) -> str | None:
     asked = job.hello
+    if job.main_server is not None and hello.host == job.main_server.hello.host:
+        return f"{hello.host} is its main server"
+    if asked.is_main_server:
+        return None if asked.workers == hello.workers else f"its main server expects {asked.workers} workers"
     for what, theirs, its in (
         ("workers", asked.workers, hello.workers),
         ("window", job.window, job.window if hello.window is None else hello.window),
         ("capacity", job.capacity, job.capacity if hello.capacity is None else hello.capacity),
         ("main server", asked.server, hello.server),
         ("boundaries", asked.boundaries, hello.boundaries),
+        ("convergence", asked.convergence, hello.convergence),
     ):
         if theirs != its:
             return f"{hello.host} asks for {what} {its}, the others for {theirs}"
@@ -64,3 +72,17 @@ def _misfit(job: JobState, hello: Hello) -> str | None:
     others = len((job.remaining.keys() | job.joiners.keys()) - {hello.host})
     most = asked.workers if job.phase is Phase.GATHERING else job.capacity
     return f"it already has all {most} workers" if others >= most else None
+
+
+def _misfit_of_server(job: JobState, hello: Hello) -> str | None:
+    there = job.main_server
+    if there is not None and (there.hello.host != hello.host or there.disconnected_ns is None):
+        return f"{there.hello.host} is its main server"
+    if hello.host in job.members or hello.host in job.joiners:
+        return f"{hello.host} has a worker in it, and cannot be its main server as well"
+    if hello.workers != job.hello.workers:
+        return f"{hello.host} asks for workers {hello.workers}, the others for {job.hello.workers}"
+    awaited = job.server or (None if job.hello.server is None else Worker(*job.hello.server))
+    if awaited is not None and (awaited.host != hello.host or awaited.udp_port not in (0, hello.udp_port)):
+        return f"its main server is {awaited.host} at UDP port {awaited.udp_port}"
+    return "it has started without a main server" if awaited is None and job.phase is not Phase.GATHERING else None

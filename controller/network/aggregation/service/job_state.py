@@ -157,6 +157,10 @@ class JobState:
     installed: InstalledJob | None = None
     members: dict[str, WorkerState] = field(default_factory=dict)
     joiners: dict[str, WorkerState] = field(default_factory=dict)
+    main_server: WorkerState | None = None
+    """The main server, while it is connected or may come back."""
+    server: Worker | None = None
+    """Address of the main server in the switches, once they hold the job."""
     removals: deque[str] = field(default_factory=deque)
     """Workers to be removed from the switches."""
     pending_change: Change | None = None

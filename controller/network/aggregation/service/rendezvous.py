@@ -29,9 +29,15 @@ from controller.network.aggregation.service.job_state import (
     Remove,
     WorkerState,
 )
+from controller.network.aggregation.service.main_servers import (
+    adopt_terms,
+    is_missing,
+    present,
+    server_of,
+    with_server,
+)
 from controller.network.aggregation.service.settings import JobSettings
 from controller.network.aggregation.service.worker_views import admitted_of, view_of
-from controller.network.intents import Worker
 from dataplane.allreduce.jobs.messages import (
     Arrived,
     Completed,
@@ -180,6 +186,9 @@ class Rendezvous:
             times += [self._lease_end_ns(worker) for worker in (*job.remaining.values(), *job.joiners.values())]
             waiting = job.members if job.phase is Phase.GATHERING else job.joiners
             times += [worker.admit_until_ns for worker in waiting.values() if worker.start is None]
+            if job.main_server is not None:
+                times.append(self._lease_end_ns(job.main_server))
+                times += [job.main_server.admit_until_ns] if job.phase is Phase.GATHERING else []
             if job.barrier is not None:
                 times.append(job.barrier.deadline_ns)
         return min(times, default=None)
@@ -200,7 +209,14 @@ class Rendezvous:
     def _seat_worker(self, hello: Hello, now_ns: int) -> None:
         job = self._named(hello.job)
         if job is None:
-            job = self._new_job(hello)
+            self._serial += 1
+            job = self._jobs[self._serial] = JobState(self._serial, hello, 0, 0, 0)
+            adopt_terms(job, hello, self._settings)
+        if hello.is_main_server:
+            self._seat_server(job, WorkerState(hello, now_ns, now_ns + hello.deadline_ns), now_ns)
+            return
+        if job.hello.is_main_server:
+            adopt_terms(job, hello, self._settings)
         elif hello.host in job.members or hello.host in job.joiners:
             self._expel(job, hello.host, "another worker of the same host has joined")
             if job.phase is Phase.ENDED:
@@ -211,18 +227,34 @@ class Rendezvous:
         (job.members if job.phase is Phase.GATHERING else job.joiners)[hello.host] = worker
         self._notify_waiting(job, worker)
 
-    def _new_job(self, hello: Hello) -> JobState:
-        self._serial += 1
-        window = self._settings.window if hello.window is None else hello.window
-        default = hello.workers if self._settings.capacity is None else max(self._settings.capacity, hello.workers)
-        capacity = default if hello.capacity is None else hello.capacity
-        job = self._jobs[self._serial] = JobState(self._serial, hello, window, capacity, hello.workers)
-        return job
+    def _seat_server(self, job: JobState, server: WorkerState, now_ns: int) -> None:
+        if job.main_server is not None:
+            self._unseat_server(job, f"{server.hello.host} has started it again", now_ns)
+        job.main_server = server
+        self._workers[server.hello.token] = job, server
+        if job.installed is None:
+            self._notify_waiting(job, server)
+        else:
+            self._admit(job, server)
+            self._send_views(job, now_ns)
+
+    def _unseat_server(self, job: JobState, why: str, now_ns: int) -> None:
+        """Continue without the main server, which may come back."""
+        server = job.main_server
+        assert server is not None
+        job.main_server = None
+        farewell = Ended(f"{server.hello.host} is no longer the main server of job {job.name}: {why}", removed=True)
+        job.remember_removed(server.hello.token, farewell)
+        self._workers.pop(server.hello.token, None)
+        self._notify(server.hello.token, farewell)
+        if job.installed is not None:
+            self._send_views(job, now_ns)
 
     def _reconnected(self, job: JobState, worker: WorkerState, hello: Hello, now_ns: int) -> None:
         """Send a worker the current state over its new connection."""
         worker.heard_ns, worker.disconnected_ns = now_ns, None
-        if job.members.get(hello.host) is not worker or job.installed is None:
+        is_seated = worker is job.main_server or job.members.get(hello.host) is worker
+        if not is_seated or job.installed is None:
             self._notify_waiting(job, worker)
             return
         if job.barrier is not None and hello.host in job.barrier.joined:
@@ -236,7 +268,9 @@ class Rendezvous:
 
         They may lack some, which the switches may have forgotten, and would get sums without it once it has left.
         """
-        if job.installed is None or job.members.get(worker.hello.host) is not worker:
+        if worker is job.main_server:
+            self._unseat_server(job, "it has left", now_ns)
+        elif job.installed is None or job.members.get(worker.hello.host) is not worker:
             self._leave(job, worker)
         elif worker.leaves_before is None:
             worker.leaves_before = item
@@ -300,12 +334,14 @@ class Rendezvous:
                 silent_s = (now_ns - worker.heard_ns) / NS_PER_S
                 gone = ", and its connection is closed" if worker.disconnected_ns is not None else ""
                 self._expel(job, host, f"it has been silent for {silent_s:.1f} s{gone}")
+        if job.main_server is not None and self._lease_end_ns(job.main_server) <= now_ns:
+            silent_s = (now_ns - job.main_server.heard_ns) / NS_PER_S
+            self._unseat_server(job, f"it has been silent for {silent_s:.1f} s", now_ns)
         self._release_leavers(job)
         if job.phase is Phase.GATHERING:
-            late = min((worker.admit_until_ns for worker in job.members.values()), default=now_ns + 1)
-            if len(job.members) < job.hello.workers and late <= now_ns:
-                present = f"{len(job.members)} of {job.hello.workers} workers ({' '.join(sorted(job.members))})"
-                self._end(job, f"only {present} joined in time", now_ns)
+            late = min((worker.admit_until_ns for worker in with_server(job)), default=now_ns + 1)
+            if (len(job.members) < job.hello.workers or is_missing(job)) and late <= now_ns:
+                self._end(job, f"only {present(job)} joined in time", now_ns)
             return
         for host, worker in tuple(job.joiners.items()):
             if worker.admit_until_ns <= now_ns and not job.is_joining(worker):
@@ -338,15 +374,15 @@ class Rendezvous:
         return True
 
     def _gather(self, job: JobState, now_ns: int) -> bool:
-        if not job.members:
+        if not with_server(job):
             self._end(job, "all workers left before it started", now_ns)
             return True
-        if len(job.members) < job.hello.workers:
+        if len(job.members) < job.hello.workers or is_missing(job):
             return False
         job.phase = Phase.CREATING
         workers = tuple(job.members[host].worker for host in sorted(job.members))
-        server = None if job.hello.server is None else Worker(*job.hello.server)
-        self._change(job, Create(job.key, workers, job.window, job.capacity, server))
+        job.server = server_of(job)
+        self._change(job, Create(job.key, workers, job.window, job.capacity, job.server))
         return True
 
     def _begin_barrier(self, job: JobState, now_ns: int) -> bool:
@@ -391,7 +427,7 @@ class Rendezvous:
                 self._end(job, problem, now_ns)
             case Create():
                 job.phase = Phase.RUNNING
-                for worker in job.members.values():
+                for worker in with_server(job):
                     self._admit(job, worker)
             case Remove() if problem is not None:
                 self._end(job, f"{change.host} cannot be removed: {problem}", now_ns)
@@ -465,8 +501,8 @@ class Rendezvous:
         """End a job and send all its workers the same reason."""
         begun = job.phase not in (Phase.GATHERING, Phase.CREATING)
         text = f"job {job.name} has ended: {reason}" if begun else f"job {job.name}: {reason}"
-        for worker in (*job.members.values(), *job.joiners.values()):
-            is_member = begun and job.members.get(worker.hello.host) is worker
+        for worker in (*with_server(job), *job.joiners.values()):
+            is_member = begun and worker in with_server(job)
             self._notify(worker.hello.token, Ended(text) if is_member else Refused(text))
             self._workers.pop(worker.hello.token, None)
         if begun or job.members:
@@ -493,6 +529,6 @@ class Rendezvous:
         self._notify(worker.hello.token, Waiting(tuple(sorted(job.members)), job.hello.workers))
 
     def _send_views(self, job: JobState, now_ns: int) -> None:
-        """Send the current job to all members."""
-        for host, worker in job.members.items():
-            self._notify(worker.hello.token, view_of(job, host, now_ns, self._change_ns))
+        """Send the current job to all members, and to the main server."""
+        for worker in with_server(job):
+            self._notify(worker.hello.token, view_of(job, worker.hello.host, now_ns, self._change_ns))

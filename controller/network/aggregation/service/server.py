@@ -74,6 +74,7 @@ def row_of(job: JobState, now_ns: int, place_of: Callable[[int], _Place]) -> Job
     seats = [(worker, working) for worker in job.remaining.values()]
     seats += [(job.members[host], "leaving") for host in job.leaving]
     seats += [(worker, "joining") for worker in job.joiners.values()]
+    seats += [] if job.main_server is None else [(job.main_server, "serving")]
     members = [_member(worker, state, now_ns, place.parents.get(worker.hello.host)) for worker, state in seats]
     return JobRow(
         job.name,

@@ -22,7 +22,7 @@ def admitted_of(job: JobState, worker: WorkerState, lease_ns: int, change_ns: in
     item, count = worker.start or (0, 0)
     return Admitted(
         number=installed.number,
-        aggregator=installed.aggregators[worker.hello.host],
+        aggregator=installed.aggregators.get(worker.hello.host, installed.root),
         window=installed.window,
         capacity=installed.capacity,
         epoch=installed.epoch,
@@ -35,20 +35,22 @@ def admitted_of(job: JobState, worker: WorkerState, lease_ns: int, change_ns: in
         newcomers=worker.newcomers,
         nonce=installed.nonce,
         contributors=len(installed.aggregators),
+        main_server=None if job.main_server is None else job.main_server.hello.host,
     )
 
 
 def view_of(job: JobState, host: str, now_ns: int, change_ns: int) -> View:
-    """Return the job, which is in the switches, as the member on a host sees it now."""
+    """Return the job, which is in the switches, as the member or the main server on a host sees it now."""
     installed, barrier = job.installed, job.barrier
     assert installed is not None
     shown = None
-    if barrier is not None:
+    if barrier is not None and host in installed.aggregators:
         # The last change may begin when the barrier is about to be given up; a move is two of them.
         shown = Barrier(barrier.number, barrier.count, max(barrier.deadline_ns - now_ns, 0) + 2 * change_ns)
     members = tuple(sorted(job.members))
-    where = installed.number, installed.aggregators[host], installed.root
+    where = installed.number, installed.aggregators.get(host, installed.root), installed.root
     # Items' numbers wrap around, so compare them by age.
     leaving = max(job.leaving.values(), key=cmp_to_key(age), default=None)
     count = len(installed.aggregators)
-    return View(*where, installed.epoch, members, shown, job.newcomers, leaving, installed.nonce, count)
+    server = None if job.main_server is None else job.main_server.hello.host
+    return View(*where, installed.epoch, members, shown, job.newcomers, leaving, installed.nonce, count, server)

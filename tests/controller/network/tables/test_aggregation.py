@@ -83,7 +83,7 @@ def test_a_root_adds_up_for_leaves_workers_and_the_main_server(topology: Topolog
     peers = actions(root, "aggregation_peers")
     assert peers[SPINE, 7, LEAF1, (19777, 0xFFFF)] == ("from_child", {"number": 0})
     assert peers[SPINE, 7, H5, (19005, 0xFFFF)] == ("from_child", {"number": 2})
-    assert peers[SPINE, 7, H6, (20000, 0xFFFF)] == ("from_reader", {})
+    assert peers[SPINE, 7, H6, (20000, 0xFFFF)] == ("from_server", {})
     replicas = actions(root, "aggregation_replicas")
     assert replicas[7, 1][1] == {"dst_mac": 0x020100030004, "dst_addr": LEAF1, "dst_port": 19777}
     assert replicas[7, 3][1] == {"dst_mac": 0x020100050003, "dst_addr": H5, "dst_port": 19005}

@@ -22,12 +22,15 @@ from controller.network.tables.store import (
     hot_names_entity,
     mark_entity,
     name_entity,
+    route_entity,
+    routes_in,
     writer_entity,
 )
-from dataplane.store.names import Segment
+from dataplane.store.names import Prefix, Segment, prefix_of
 
 COPY = Copied(Segment(2**128 - 1, 2**32 - 1), CELLS - 1, 2**32 - 1, producer=10 << 24 | 5, port=511)
 WRITERS = (Writer(10 << 24 | 1), Writer(10 << 24 | 2, port=7))
+ROUTES = {Prefix(): 10 << 24 | 1, prefix_of("/a"): 10 << 24 | 2, prefix_of("/a/b"): 10 << 24 | 3}
 RECORD = Recorded(Segment(1, 2), 0, 9, group=3, forward=True)
 
 
@@ -38,6 +41,7 @@ def schema() -> P4Schema:
 
 def entities() -> list[Entity]:
     made = [name_entity(COPY), name_entity(RECORD), mark_entity(77), hot_names_entity(5, 16)]
+    made += [route_entity(prefix, producer) for prefix, producer in ROUTES.items()]
     return [*made, *(writer_entity(3, writer) for writer in WRITERS)]
 
 
@@ -62,3 +66,9 @@ def test_store_tables_round_trip_through_entries(schema: P4Schema) -> None:
     read = [decode_entity(entity.encode(schema), schema) for entity in entities()]
     assert held_in(index(entity for entity in read if isinstance(entity, P4TableEntry))) == held
     assert held_in({}) == StoreTables()
+
+
+def test_routes_round_trip_through_entries(schema: P4Schema) -> None:
+    assert routes_in(index(entities())) == ROUTES
+    read = [decode_entity(entity.encode(schema), schema) for entity in entities()]
+    assert routes_in(index(entity for entity in read if isinstance(entity, P4TableEntry))) == ROUTES

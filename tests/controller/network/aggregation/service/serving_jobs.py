@@ -23,9 +23,12 @@ from controller.network.base_paths import next_hops
 from controller.network.intents import Worker
 from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings
+from dataplane.allreduce.job_engine import JobEngine
+from dataplane.allreduce.main_server.server import MainServer
 from dataplane.allreduce.membership import Membership
 from dataplane.allreduce.reference.aggregator import Job
 from dataplane.clock import MonotonicClock
+from dataplane.closing import Closing
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.running import run_until
 from dataplane.topology.families import leaf_spine
@@ -38,6 +41,13 @@ TOPOLOGY = leaf_spine(1, 1, 6)
 WINDOW = 16
 SETTINGS = JobSettings(lease_ns=20_000 * MS, reconnect_ns=100 * MS, hold_ns=30_000 * MS, window=WINDOW)
 BOUND_S = 40.0
+
+
+class _ServerEngine(JobEngine):
+    """A main server's engine, whose switch is the reference aggregator wherever its job is."""
+
+    def relocate(self, epoch: int, contributors: int, aggregator: str, job: int, nonce: int) -> None:
+        super().relocate(epoch, contributors, "127.0.0.1", job, nonce)
 
 
 class PlainReconciler:
@@ -79,7 +89,8 @@ class PlainReconciler:
 
     async def move(self, number: int) -> RunningJob:
         job = self._jobs.job(number)
-        moved = await self.create(job.placed.job.workers, window=WINDOW, capacity=job.placed.job.capacity)
+        asked = job.placed.job
+        moved = await self.create(asked.workers, window=WINDOW, capacity=asked.capacity, server=asked.server)
         await self.end(number)
         return moved
 
@@ -114,7 +125,7 @@ class RunningService:
         self._ready, self._stop = threading.Event(), asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._made: list[Membership] = []
+        self._made: list[Closing] = []
 
     def start(self) -> None:
         self._ready.clear()
@@ -157,6 +168,20 @@ class RunningService:
             return member
 
         return self._pool.submit(come)
+
+    def serve(self, host: str, workers: int, *, job: str = "job", deadline_s: float = 30, port: int = 0) -> MainServer:
+        """Join as a job's main server."""
+        server = MainServer.join(
+            self.address,
+            job=job,
+            host=host,
+            workers=workers,
+            deadline_s=deadline_s,
+            port=port,
+            make=lambda settings: _ServerEngine(self.here(settings)),
+        )
+        self._made.append(server)
+        return server
 
     def together(self, *hosts: str, **more: Any) -> list[Membership]:
         """Let all workers of a job join."""

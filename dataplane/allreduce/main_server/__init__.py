@@ -1,0 +1,1 @@
+"""Main servers of jobs, which distribute values to workers and take what they deliver."""

@@ -17,8 +17,8 @@ from collectors.feed import events_pb2, feed_pb2, records_pb2
 from collectors.feed.events import event_of, events_of, rules_message, state_of
 from collectors.feed.records import drops_of, record_columns_of
 from collectors.feed.signals import signals_of
-from collectors.feed.states import windows_pb2
 from collectors.feed.statuses import moves_message, statuses_message
+from collectors.feed.windows import windows_pb2
 from collectors.record_columns import RecordColumns
 from collectors.settings import FeedClientSettings
 from collectors.values import (
@@ -37,7 +37,7 @@ from dataplane.topology.values import LinkKey
 
 if TYPE_CHECKING:
     from collectors.feed.states.changes import StateReader
-    from collectors.feed.states.windows import NamedWindows
+    from collectors.feed.windows.windows import NamedWindows
 
 __all__ = ["FeedClient", "FeedClientSettings"]
 
@@ -91,7 +91,7 @@ class FeedClient(ServiceClient):
 
     async def link_windows(self) -> NamedWindows:
         """Return the sums behind the figures of links, which `merged` adds up with those of other collectors."""
-        from collectors.feed.states.windows import windows_of  # noqa: PLC0415 - loads numpy
+        from collectors.feed.windows.windows import windows_of  # noqa: PLC0415 - loads numpy
 
         answer = await self._ask("GetLinkWindows", feed_pb2.GetLinkWindowsRequest(), windows_pb2.LinkWindows)
         with self._decoding():

@@ -26,11 +26,11 @@ from collectors.feed import events_pb2 as collectors_dot_feed_dot_events__pb2
 from collectors.feed import keys_pb2 as collectors_dot_feed_dot_keys__pb2
 from collectors.feed import links_pb2 as collectors_dot_feed_dot_links__pb2
 from collectors.feed import records_pb2 as collectors_dot_feed_dot_records__pb2
-from collectors.feed.states import windows_pb2 as collectors_dot_feed_dot_states_dot_windows__pb2
+from collectors.feed.windows import windows_pb2 as collectors_dot_feed_dot_windows_dot_windows__pb2
 from dataplane.load import load_pb2 as dataplane_dot_load_dot_load__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x63ollectors/feed/feed.proto\x12\x16millrace.collectors.v2\x1a\x1c\x63ollectors/feed/events.proto\x1a\x1a\x63ollectors/feed/keys.proto\x1a\x1b\x63ollectors/feed/links.proto\x1a\x1d\x63ollectors/feed/records.proto\x1a$collectors/feed/states/windows.proto\x1a\x19\x64\x61taplane/load/load.proto\"=\n\x15WatchSnapshotsRequest\x12\x13\n\x0binterval_ns\x18\x01 \x01(\x03\x12\x0f\n\x07\x63hanges\x18\x02 \x01(\x08\"2\n\x12GetSnapshotRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\r\n\x05since\x18\x02 \x01(\x04\"\x17\n\x15GetLinkWindowsRequest\"C\n\x13WatchRecordsRequest\x12\x1a\n\rreports_per_s\x18\x01 \x01(\rH\x00\x88\x01\x01\x42\x10\n\x0e_reports_per_s\"\x13\n\x11WatchDropsRequest\"D\n\x13WatchSignalsRequest\x12\x14\n\x0cqueue_frames\x18\x01 \x01(\x01\x12\x17\n\x0fshortest_gap_ns\x18\x02 \x01(\x03\"\xb5\x01\n\x07Signals\x12\x19\n\x0cqueue_frames\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\x16\n\x0equeue_reported\x18\x02 \x01(\x08\x12\x12\n\nqueue_full\x18\x03 \x01(\x08\x12/\n\x05grown\x18\x04 \x01(\x0b\x32 .millrace.collectors.v2.FlowKeys\x12\x0f\n\x07more_hz\x18\x05 \x03(\x01\x12\x10\n\x08unlisted\x18\x06 \x01(\x04\x42\x0f\n\r_queue_frames\"8\n\x12WatchEventsRequest\x12\x15\n\x08since_ns\x18\x01 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_since_ns\"\x11\n\x0fGetRulesRequest\"\x12\n\x10NameJobsResponse\"\x13\n\x11NoteLinksResponse\"\x13\n\x11NoteMovesResponse\"\x12\n\x10GetStatusRequest\"\xfb\x02\n\x05Paths\x12\x32\n\x05\x66lows\x18\x01 \x01(\x0b\x32#.millrace.collectors.v2.FlowColumns\x12.\n\x06routes\x18\x02 \x01(\x0b\x32\x1e.millrace.collectors.v2.Routes\x12\r\n\x05route\x18\x03 \x01(\x0c\x12\x10\n\x08\x64\x65lay_ns\x18\x04 \x01(\x0c\x12\x16\n\x0e\x62ottleneck_bps\x18\x05 \x01(\x0c\x12\x0e\n\x06\x61ge_ns\x18\x06 \x01(\x0c\x12\x10\n\x08rate_bps\x18\x07 \x01(\x0c\x12\x14\n\x0c\x64\x65lay_p50_ns\x18\x08 \x01(\x0c\x12\x14\n\x0c\x64\x65lay_p99_ns\x18\t \x01(\x0c\x12\x0c\n\x04loss\x18\n \x01(\x0c\x12\x0f\n\x07samples\x18\x0b \x01(\x0c\x12\x16\n\x0emeasured_bytes\x18\x0c \x01(\x0c\x12\x10\n\x08is_young\x18\r \x01(\x0c\x12\x13\n\x0bgap_mean_ns\x18\x0e \x01(\x0c\x12\x15\n\rgap_variation\x18\x0f \x01(\x0c\x12\x12\n\nsame_flows\x18\x10 \x01(\x08\"\x91\x01\n\tReporters\x12\x0f\n\x07node_id\x18\x01 \x03(\x04\x12\r\n\x05hw_id\x18\x02 \x03(\x04\x12\x10\n\x08received\x18\x03 \x03(\x04\x12\x0c\n\x04lost\x18\x04 \x03(\x04\x12\x0c\n\x04late\x18\x05 \x03(\x04\x12\x11\n\tduplicate\x18\x06 \x03(\x04\x12\x10\n\x08restarts\x18\x07 \x03(\x04\x12\x11\n\tcontested\x18\x08 \x03(\x04\"f\n\x06\x43locks\x12\x0f\n\x07node_id\x18\x01 \x03(\x04\x12\r\n\x05group\x18\x02 \x03(\x04\x12\x11\n\toffset_ns\x18\x03 \x03(\x12\x12\x11\n\tdrift_ppb\x18\x04 \x03(\x12\x12\x16\n\x0euncertainty_ns\x18\x05 \x03(\x04\"\xc6\x01\n\x05\x43hild\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04last\x18\x03 \x01(\x04\x12\x12\n\nlast_share\x18\x04 \x01(\x01\x12\x19\n\x0cwait_mean_ns\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\x18\n\x0bwait_max_ns\x18\x06 \x01(\x04H\x01\x88\x01\x01\x12\x16\n\x0ewait_caused_ns\x18\x07 \x01(\x04\x12\x0f\n\x07samples\x18\x08 \x01(\x04\x42\x0f\n\r_wait_mean_nsB\x0e\n\x0c_wait_max_ns\"\xbe\x03\n\x03Job\x12\x0b\n\x03job\x18\x01 \x01(\x04\x12\x0e\n\x06switch\x18\x02 \x01(\t\x12\x11\n\x04name\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x12\n\x05\x65poch\x18\x04 \x01(\x04H\x01\x88\x01\x01\x12\x12\n\x05\x63\x65lls\x18\x05 \x01(\x04H\x02\x88\x01\x01\x12\x0f\n\x07is_leaf\x18\x06 \x01(\x08\x12\r\n\x05items\x18\x07 \x01(\x04\x12\x18\n\x0bitems_per_s\x18\x08 \x01(\x01H\x03\x88\x01\x01\x12\x10\n\x08reported\x18\t \x01(\x04\x12\x10\n\x08repeated\x18\n \x01(\x04\x12\x19\n\x11repeated_per_item\x18\x0b \x01(\x01\x12\x12\n\ncells_used\x18\x0c \x01(\x04\x12\x14\n\x0cwait_mean_ns\x18\r \x01(\x04\x12\x13\n\x0bwait_p50_ns\x18\x0e \x01(\x04\x12\x13\n\x0bwait_p99_ns\x18\x0f \x01(\x04\x12\x13\n\x0bwait_max_ns\x18\x10 \x01(\x04\x12\x0f\n\x07samples\x18\x11 \x01(\x04\x12\x0e\n\x06\x61ge_ns\x18\x12 \x01(\x04\x12/\n\x08\x63hildren\x18\x13 \x03(\x0b\x32\x1d.millrace.collectors.v2.ChildB\x07\n\x05_nameB\x08\n\x06_epochB\x08\n\x06_cellsB\x0e\n\x0c_items_per_s\"\xc3\x03\n\x08Snapshot\x12\x10\n\x08taken_ns\x18\x01 \x01(\x03\x12,\n\x05links\x18\x02 \x01(\x0b\x32\x1d.millrace.collectors.v2.Links\x12,\n\x05paths\x18\x03 \x01(\x0b\x32\x1d.millrace.collectors.v2.Paths\x12\x34\n\treporters\x18\x04 \x01(\x0b\x32!.millrace.collectors.v2.Reporters\x12.\n\x06\x63locks\x18\x05 \x01(\x0b\x32\x1e.millrace.collectors.v2.Clocks\x12)\n\x04jobs\x18\x06 \x03(\x0b\x32\x1b.millrace.collectors.v2.Job\x12\x36\n\x08statuses\x18\x07 \x01(\x0b\x32$.millrace.collectors.v2.LinkStatuses\x12\r\n\x05\x65poch\x18\x08 \x01(\x04\x12\x0e\n\x06number\x18\t \x01(\x04\x12\r\n\x05since\x18\n \x01(\x04\x12\x16\n\x0esame_reporters\x18\x0b \x01(\x08\x12:\n\rchanged_links\x18\x0c \x01(\x0b\x32#.millrace.collectors.v2.ChangedRows\"+\n\x0b\x43hangedRows\x12\x0c\n\x04rows\x18\x01 \x01(\r\x12\x0e\n\x06places\x18\x02 \x01(\x0c\"`\n\x07JobNote\x12\x0b\n\x03job\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\x05\x65poch\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x12\n\x05\x63\x65lls\x18\x04 \x01(\x04H\x01\x88\x01\x01\x42\x08\n\x06_epochB\x08\n\x06_cells\":\n\x08JobNotes\x12.\n\x05notes\x18\x01 \x03(\x0b\x32\x1f.millrace.collectors.v2.JobNote\"\x81\x02\n\x08\x46lowMove\x12\x0f\n\x07time_ns\x18\x01 \x01(\x03\x12\x10\n\x08src_host\x18\x02 \x01(\t\x12\x10\n\x08\x64st_host\x18\x03 \x01(\t\x12\x15\n\x08protocol\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\x15\n\x08src_port\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x15\n\x08\x64st_port\x18\x06 \x01(\rH\x02\x88\x01\x01\x12\x10\n\x08old_path\x18\x07 \x03(\t\x12\x10\n\x08new_path\x18\x08 \x03(\t\x12\x0e\n\x06reason\x18\t \x01(\t\x12\x14\n\x07gain_ns\x18\n \x01(\x12H\x03\x88\x01\x01\x42\x0b\n\t_protocolB\x0b\n\t_src_portB\x0b\n\t_dst_portB\n\n\x08_gain_ns\"<\n\tFlowMoves\x12/\n\x05moves\x18\x01 \x03(\x0b\x32 .millrace.collectors.v2.FlowMove\"\x83\x02\n\x0f\x43ollectorStatus\x12\x10\n\x08taken_ns\x18\x01 \x01(\x03\x12G\n\x08\x63ounters\x18\x02 \x03(\x0b\x32\x35.millrace.collectors.v2.CollectorStatus.CountersEntry\x12\x19\n\x0clast_problem\x18\x03 \x01(\tH\x00\x88\x01\x01\x12/\n\x04load\x18\x04 \x01(\x0b\x32\x1c.millrace.load.v1.DaemonLoadH\x01\x88\x01\x01\x1a/\n\rCountersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x42\x0f\n\r_last_problemB\x07\n\x05_load2\x9a\n\n\x04\x46\x65\x65\x64\x12\x63\n\x0eWatchSnapshots\x12-.millrace.collectors.v2.WatchSnapshotsRequest\x1a .millrace.collectors.v2.Snapshot0\x01\x12[\n\x0bGetSnapshot\x12*.millrace.collectors.v2.GetSnapshotRequest\x1a .millrace.collectors.v2.Snapshot\x12\x64\n\x0eGetLinkWindows\x12-.millrace.collectors.v2.GetLinkWindowsRequest\x1a#.millrace.collectors.v2.LinkWindows\x12\x61\n\x0cWatchRecords\x12+.millrace.collectors.v2.WatchRecordsRequest\x1a\".millrace.collectors.v2.HopRecords0\x01\x12^\n\nWatchDrops\x12).millrace.collectors.v2.WatchDropsRequest\x1a#.millrace.collectors.v2.DropRecords0\x01\x12^\n\x0cWatchSignals\x12+.millrace.collectors.v2.WatchSignalsRequest\x1a\x1f.millrace.collectors.v2.Signals0\x01\x12[\n\x0bWatchEvents\x12*.millrace.collectors.v2.WatchEventsRequest\x1a\x1e.millrace.collectors.v2.Events0\x01\x12U\n\x0b\x41\x63knowledge\x12\'.millrace.collectors.v2.Acknowledgement\x1a\x1d.millrace.collectors.v2.Event\x12T\n\x08GetRules\x12\'.millrace.collectors.v2.GetRulesRequest\x1a\x1f.millrace.collectors.v2.RuleSet\x12L\n\x08SetRules\x12\x1f.millrace.collectors.v2.RuleSet\x1a\x1f.millrace.collectors.v2.RuleSet\x12V\n\x08NameJobs\x12 .millrace.collectors.v2.JobNotes\x1a(.millrace.collectors.v2.NameJobsResponse\x12\\\n\tNoteLinks\x12$.millrace.collectors.v2.LinkStatuses\x1a).millrace.collectors.v2.NoteLinksResponse\x12Y\n\tNoteMoves\x12!.millrace.collectors.v2.FlowMoves\x1a).millrace.collectors.v2.NoteMovesResponse\x12^\n\tGetStatus\x12(.millrace.collectors.v2.GetStatusRequest\x1a\'.millrace.collectors.v2.CollectorStatusb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x63ollectors/feed/feed.proto\x12\x16millrace.collectors.v2\x1a\x1c\x63ollectors/feed/events.proto\x1a\x1a\x63ollectors/feed/keys.proto\x1a\x1b\x63ollectors/feed/links.proto\x1a\x1d\x63ollectors/feed/records.proto\x1a%collectors/feed/windows/windows.proto\x1a\x19\x64\x61taplane/load/load.proto\"=\n\x15WatchSnapshotsRequest\x12\x13\n\x0binterval_ns\x18\x01 \x01(\x03\x12\x0f\n\x07\x63hanges\x18\x02 \x01(\x08\"2\n\x12GetSnapshotRequest\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\r\n\x05since\x18\x02 \x01(\x04\"\x17\n\x15GetLinkWindowsRequest\"C\n\x13WatchRecordsRequest\x12\x1a\n\rreports_per_s\x18\x01 \x01(\rH\x00\x88\x01\x01\x42\x10\n\x0e_reports_per_s\"\x13\n\x11WatchDropsRequest\"D\n\x13WatchSignalsRequest\x12\x14\n\x0cqueue_frames\x18\x01 \x01(\x01\x12\x17\n\x0fshortest_gap_ns\x18\x02 \x01(\x03\"\xb5\x01\n\x07Signals\x12\x19\n\x0cqueue_frames\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\x16\n\x0equeue_reported\x18\x02 \x01(\x08\x12\x12\n\nqueue_full\x18\x03 \x01(\x08\x12/\n\x05grown\x18\x04 \x01(\x0b\x32 .millrace.collectors.v2.FlowKeys\x12\x0f\n\x07more_hz\x18\x05 \x03(\x01\x12\x10\n\x08unlisted\x18\x06 \x01(\x04\x42\x0f\n\r_queue_frames\"8\n\x12WatchEventsRequest\x12\x15\n\x08since_ns\x18\x01 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_since_ns\"\x11\n\x0fGetRulesRequest\"\x12\n\x10NameJobsResponse\"\x13\n\x11NoteLinksResponse\"\x13\n\x11NoteMovesResponse\"\x12\n\x10GetStatusRequest\"\xfb\x02\n\x05Paths\x12\x32\n\x05\x66lows\x18\x01 \x01(\x0b\x32#.millrace.collectors.v2.FlowColumns\x12.\n\x06routes\x18\x02 \x01(\x0b\x32\x1e.millrace.collectors.v2.Routes\x12\r\n\x05route\x18\x03 \x01(\x0c\x12\x10\n\x08\x64\x65lay_ns\x18\x04 \x01(\x0c\x12\x16\n\x0e\x62ottleneck_bps\x18\x05 \x01(\x0c\x12\x0e\n\x06\x61ge_ns\x18\x06 \x01(\x0c\x12\x10\n\x08rate_bps\x18\x07 \x01(\x0c\x12\x14\n\x0c\x64\x65lay_p50_ns\x18\x08 \x01(\x0c\x12\x14\n\x0c\x64\x65lay_p99_ns\x18\t \x01(\x0c\x12\x0c\n\x04loss\x18\n \x01(\x0c\x12\x0f\n\x07samples\x18\x0b \x01(\x0c\x12\x16\n\x0emeasured_bytes\x18\x0c \x01(\x0c\x12\x10\n\x08is_young\x18\r \x01(\x0c\x12\x13\n\x0bgap_mean_ns\x18\x0e \x01(\x0c\x12\x15\n\rgap_variation\x18\x0f \x01(\x0c\x12\x12\n\nsame_flows\x18\x10 \x01(\x08\"\x91\x01\n\tReporters\x12\x0f\n\x07node_id\x18\x01 \x03(\x04\x12\r\n\x05hw_id\x18\x02 \x03(\x04\x12\x10\n\x08received\x18\x03 \x03(\x04\x12\x0c\n\x04lost\x18\x04 \x03(\x04\x12\x0c\n\x04late\x18\x05 \x03(\x04\x12\x11\n\tduplicate\x18\x06 \x03(\x04\x12\x10\n\x08restarts\x18\x07 \x03(\x04\x12\x11\n\tcontested\x18\x08 \x03(\x04\"f\n\x06\x43locks\x12\x0f\n\x07node_id\x18\x01 \x03(\x04\x12\r\n\x05group\x18\x02 \x03(\x04\x12\x11\n\toffset_ns\x18\x03 \x03(\x12\x12\x11\n\tdrift_ppb\x18\x04 \x03(\x12\x12\x16\n\x0euncertainty_ns\x18\x05 \x03(\x04\"\xc6\x01\n\x05\x43hild\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04last\x18\x03 \x01(\x04\x12\x12\n\nlast_share\x18\x04 \x01(\x01\x12\x19\n\x0cwait_mean_ns\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\x18\n\x0bwait_max_ns\x18\x06 \x01(\x04H\x01\x88\x01\x01\x12\x16\n\x0ewait_caused_ns\x18\x07 \x01(\x04\x12\x0f\n\x07samples\x18\x08 \x01(\x04\x42\x0f\n\r_wait_mean_nsB\x0e\n\x0c_wait_max_ns\"\xbe\x03\n\x03Job\x12\x0b\n\x03job\x18\x01 \x01(\x04\x12\x0e\n\x06switch\x18\x02 \x01(\t\x12\x11\n\x04name\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x12\n\x05\x65poch\x18\x04 \x01(\x04H\x01\x88\x01\x01\x12\x12\n\x05\x63\x65lls\x18\x05 \x01(\x04H\x02\x88\x01\x01\x12\x0f\n\x07is_leaf\x18\x06 \x01(\x08\x12\r\n\x05items\x18\x07 \x01(\x04\x12\x18\n\x0bitems_per_s\x18\x08 \x01(\x01H\x03\x88\x01\x01\x12\x10\n\x08reported\x18\t \x01(\x04\x12\x10\n\x08repeated\x18\n \x01(\x04\x12\x19\n\x11repeated_per_item\x18\x0b \x01(\x01\x12\x12\n\ncells_used\x18\x0c \x01(\x04\x12\x14\n\x0cwait_mean_ns\x18\r \x01(\x04\x12\x13\n\x0bwait_p50_ns\x18\x0e \x01(\x04\x12\x13\n\x0bwait_p99_ns\x18\x0f \x01(\x04\x12\x13\n\x0bwait_max_ns\x18\x10 \x01(\x04\x12\x0f\n\x07samples\x18\x11 \x01(\x04\x12\x0e\n\x06\x61ge_ns\x18\x12 \x01(\x04\x12/\n\x08\x63hildren\x18\x13 \x03(\x0b\x32\x1d.millrace.collectors.v2.ChildB\x07\n\x05_nameB\x08\n\x06_epochB\x08\n\x06_cellsB\x0e\n\x0c_items_per_s\"\xc3\x03\n\x08Snapshot\x12\x10\n\x08taken_ns\x18\x01 \x01(\x03\x12,\n\x05links\x18\x02 \x01(\x0b\x32\x1d.millrace.collectors.v2.Links\x12,\n\x05paths\x18\x03 \x01(\x0b\x32\x1d.millrace.collectors.v2.Paths\x12\x34\n\treporters\x18\x04 \x01(\x0b\x32!.millrace.collectors.v2.Reporters\x12.\n\x06\x63locks\x18\x05 \x01(\x0b\x32\x1e.millrace.collectors.v2.Clocks\x12)\n\x04jobs\x18\x06 \x03(\x0b\x32\x1b.millrace.collectors.v2.Job\x12\x36\n\x08statuses\x18\x07 \x01(\x0b\x32$.millrace.collectors.v2.LinkStatuses\x12\r\n\x05\x65poch\x18\x08 \x01(\x04\x12\x0e\n\x06number\x18\t \x01(\x04\x12\r\n\x05since\x18\n \x01(\x04\x12\x16\n\x0esame_reporters\x18\x0b \x01(\x08\x12:\n\rchanged_links\x18\x0c \x01(\x0b\x32#.millrace.collectors.v2.ChangedRows\"+\n\x0b\x43hangedRows\x12\x0c\n\x04rows\x18\x01 \x01(\r\x12\x0e\n\x06places\x18\x02 \x01(\x0c\"`\n\x07JobNote\x12\x0b\n\x03job\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\x05\x65poch\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x12\n\x05\x63\x65lls\x18\x04 \x01(\x04H\x01\x88\x01\x01\x42\x08\n\x06_epochB\x08\n\x06_cells\":\n\x08JobNotes\x12.\n\x05notes\x18\x01 \x03(\x0b\x32\x1f.millrace.collectors.v2.JobNote\"\x81\x02\n\x08\x46lowMove\x12\x0f\n\x07time_ns\x18\x01 \x01(\x03\x12\x10\n\x08src_host\x18\x02 \x01(\t\x12\x10\n\x08\x64st_host\x18\x03 \x01(\t\x12\x15\n\x08protocol\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\x15\n\x08src_port\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x15\n\x08\x64st_port\x18\x06 \x01(\rH\x02\x88\x01\x01\x12\x10\n\x08old_path\x18\x07 \x03(\t\x12\x10\n\x08new_path\x18\x08 \x03(\t\x12\x0e\n\x06reason\x18\t \x01(\t\x12\x14\n\x07gain_ns\x18\n \x01(\x12H\x03\x88\x01\x01\x42\x0b\n\t_protocolB\x0b\n\t_src_portB\x0b\n\t_dst_portB\n\n\x08_gain_ns\"<\n\tFlowMoves\x12/\n\x05moves\x18\x01 \x03(\x0b\x32 .millrace.collectors.v2.FlowMove\"\x83\x02\n\x0f\x43ollectorStatus\x12\x10\n\x08taken_ns\x18\x01 \x01(\x03\x12G\n\x08\x63ounters\x18\x02 \x03(\x0b\x32\x35.millrace.collectors.v2.CollectorStatus.CountersEntry\x12\x19\n\x0clast_problem\x18\x03 \x01(\tH\x00\x88\x01\x01\x12/\n\x04load\x18\x04 \x01(\x0b\x32\x1c.millrace.load.v1.DaemonLoadH\x01\x88\x01\x01\x1a/\n\rCountersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x42\x0f\n\r_last_problemB\x07\n\x05_load2\x9a\n\n\x04\x46\x65\x65\x64\x12\x63\n\x0eWatchSnapshots\x12-.millrace.collectors.v2.WatchSnapshotsRequest\x1a .millrace.collectors.v2.Snapshot0\x01\x12[\n\x0bGetSnapshot\x12*.millrace.collectors.v2.GetSnapshotRequest\x1a .millrace.collectors.v2.Snapshot\x12\x64\n\x0eGetLinkWindows\x12-.millrace.collectors.v2.GetLinkWindowsRequest\x1a#.millrace.collectors.v2.LinkWindows\x12\x61\n\x0cWatchRecords\x12+.millrace.collectors.v2.WatchRecordsRequest\x1a\".millrace.collectors.v2.HopRecords0\x01\x12^\n\nWatchDrops\x12).millrace.collectors.v2.WatchDropsRequest\x1a#.millrace.collectors.v2.DropRecords0\x01\x12^\n\x0cWatchSignals\x12+.millrace.collectors.v2.WatchSignalsRequest\x1a\x1f.millrace.collectors.v2.Signals0\x01\x12[\n\x0bWatchEvents\x12*.millrace.collectors.v2.WatchEventsRequest\x1a\x1e.millrace.collectors.v2.Events0\x01\x12U\n\x0b\x41\x63knowledge\x12\'.millrace.collectors.v2.Acknowledgement\x1a\x1d.millrace.collectors.v2.Event\x12T\n\x08GetRules\x12\'.millrace.collectors.v2.GetRulesRequest\x1a\x1f.millrace.collectors.v2.RuleSet\x12L\n\x08SetRules\x12\x1f.millrace.collectors.v2.RuleSet\x1a\x1f.millrace.collectors.v2.RuleSet\x12V\n\x08NameJobs\x12 .millrace.collectors.v2.JobNotes\x1a(.millrace.collectors.v2.NameJobsResponse\x12\\\n\tNoteLinks\x12$.millrace.collectors.v2.LinkStatuses\x1a).millrace.collectors.v2.NoteLinksResponse\x12Y\n\tNoteMoves\x12!.millrace.collectors.v2.FlowMoves\x1a).millrace.collectors.v2.NoteMovesResponse\x12^\n\tGetStatus\x12(.millrace.collectors.v2.GetStatusRequest\x1a\'.millrace.collectors.v2.CollectorStatusb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,58 +39,58 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_COLLECTORSTATUS_COUNTERSENTRY']._loaded_options = None
   _globals['_COLLECTORSTATUS_COUNTERSENTRY']._serialized_options = b'8\001'
-  _globals['_WATCHSNAPSHOTSREQUEST']._serialized_start=237
-  _globals['_WATCHSNAPSHOTSREQUEST']._serialized_end=298
-  _globals['_GETSNAPSHOTREQUEST']._serialized_start=300
-  _globals['_GETSNAPSHOTREQUEST']._serialized_end=350
-  _globals['_GETLINKWINDOWSREQUEST']._serialized_start=352
-  _globals['_GETLINKWINDOWSREQUEST']._serialized_end=375
-  _globals['_WATCHRECORDSREQUEST']._serialized_start=377
-  _globals['_WATCHRECORDSREQUEST']._serialized_end=444
-  _globals['_WATCHDROPSREQUEST']._serialized_start=446
-  _globals['_WATCHDROPSREQUEST']._serialized_end=465
-  _globals['_WATCHSIGNALSREQUEST']._serialized_start=467
-  _globals['_WATCHSIGNALSREQUEST']._serialized_end=535
-  _globals['_SIGNALS']._serialized_start=538
-  _globals['_SIGNALS']._serialized_end=719
-  _globals['_WATCHEVENTSREQUEST']._serialized_start=721
-  _globals['_WATCHEVENTSREQUEST']._serialized_end=777
-  _globals['_GETRULESREQUEST']._serialized_start=779
-  _globals['_GETRULESREQUEST']._serialized_end=796
-  _globals['_NAMEJOBSRESPONSE']._serialized_start=798
-  _globals['_NAMEJOBSRESPONSE']._serialized_end=816
-  _globals['_NOTELINKSRESPONSE']._serialized_start=818
-  _globals['_NOTELINKSRESPONSE']._serialized_end=837
-  _globals['_NOTEMOVESRESPONSE']._serialized_start=839
-  _globals['_NOTEMOVESRESPONSE']._serialized_end=858
-  _globals['_GETSTATUSREQUEST']._serialized_start=860
-  _globals['_GETSTATUSREQUEST']._serialized_end=878
-  _globals['_PATHS']._serialized_start=881
-  _globals['_PATHS']._serialized_end=1260
-  _globals['_REPORTERS']._serialized_start=1263
-  _globals['_REPORTERS']._serialized_end=1408
-  _globals['_CLOCKS']._serialized_start=1410
-  _globals['_CLOCKS']._serialized_end=1512
-  _globals['_CHILD']._serialized_start=1515
-  _globals['_CHILD']._serialized_end=1713
-  _globals['_JOB']._serialized_start=1716
-  _globals['_JOB']._serialized_end=2162
-  _globals['_SNAPSHOT']._serialized_start=2165
-  _globals['_SNAPSHOT']._serialized_end=2616
-  _globals['_CHANGEDROWS']._serialized_start=2618
-  _globals['_CHANGEDROWS']._serialized_end=2661
-  _globals['_JOBNOTE']._serialized_start=2663
-  _globals['_JOBNOTE']._serialized_end=2759
-  _globals['_JOBNOTES']._serialized_start=2761
-  _globals['_JOBNOTES']._serialized_end=2819
-  _globals['_FLOWMOVE']._serialized_start=2822
-  _globals['_FLOWMOVE']._serialized_end=3079
-  _globals['_FLOWMOVES']._serialized_start=3081
-  _globals['_FLOWMOVES']._serialized_end=3141
-  _globals['_COLLECTORSTATUS']._serialized_start=3144
-  _globals['_COLLECTORSTATUS']._serialized_end=3403
-  _globals['_COLLECTORSTATUS_COUNTERSENTRY']._serialized_start=3330
-  _globals['_COLLECTORSTATUS_COUNTERSENTRY']._serialized_end=3377
-  _globals['_FEED']._serialized_start=3406
-  _globals['_FEED']._serialized_end=4712
+  _globals['_WATCHSNAPSHOTSREQUEST']._serialized_start=238
+  _globals['_WATCHSNAPSHOTSREQUEST']._serialized_end=299
+  _globals['_GETSNAPSHOTREQUEST']._serialized_start=301
+  _globals['_GETSNAPSHOTREQUEST']._serialized_end=351
+  _globals['_GETLINKWINDOWSREQUEST']._serialized_start=353
+  _globals['_GETLINKWINDOWSREQUEST']._serialized_end=376
+  _globals['_WATCHRECORDSREQUEST']._serialized_start=378
+  _globals['_WATCHRECORDSREQUEST']._serialized_end=445
+  _globals['_WATCHDROPSREQUEST']._serialized_start=447
+  _globals['_WATCHDROPSREQUEST']._serialized_end=466
+  _globals['_WATCHSIGNALSREQUEST']._serialized_start=468
+  _globals['_WATCHSIGNALSREQUEST']._serialized_end=536
+  _globals['_SIGNALS']._serialized_start=539
+  _globals['_SIGNALS']._serialized_end=720
+  _globals['_WATCHEVENTSREQUEST']._serialized_start=722
+  _globals['_WATCHEVENTSREQUEST']._serialized_end=778
+  _globals['_GETRULESREQUEST']._serialized_start=780
+  _globals['_GETRULESREQUEST']._serialized_end=797
+  _globals['_NAMEJOBSRESPONSE']._serialized_start=799
+  _globals['_NAMEJOBSRESPONSE']._serialized_end=817
+  _globals['_NOTELINKSRESPONSE']._serialized_start=819
+  _globals['_NOTELINKSRESPONSE']._serialized_end=838
+  _globals['_NOTEMOVESRESPONSE']._serialized_start=840
+  _globals['_NOTEMOVESRESPONSE']._serialized_end=859
+  _globals['_GETSTATUSREQUEST']._serialized_start=861
+  _globals['_GETSTATUSREQUEST']._serialized_end=879
+  _globals['_PATHS']._serialized_start=882
+  _globals['_PATHS']._serialized_end=1261
+  _globals['_REPORTERS']._serialized_start=1264
+  _globals['_REPORTERS']._serialized_end=1409
+  _globals['_CLOCKS']._serialized_start=1411
+  _globals['_CLOCKS']._serialized_end=1513
+  _globals['_CHILD']._serialized_start=1516
+  _globals['_CHILD']._serialized_end=1714
+  _globals['_JOB']._serialized_start=1717
+  _globals['_JOB']._serialized_end=2163
+  _globals['_SNAPSHOT']._serialized_start=2166
+  _globals['_SNAPSHOT']._serialized_end=2617
+  _globals['_CHANGEDROWS']._serialized_start=2619
+  _globals['_CHANGEDROWS']._serialized_end=2662
+  _globals['_JOBNOTE']._serialized_start=2664
+  _globals['_JOBNOTE']._serialized_end=2760
+  _globals['_JOBNOTES']._serialized_start=2762
+  _globals['_JOBNOTES']._serialized_end=2820
+  _globals['_FLOWMOVE']._serialized_start=2823
+  _globals['_FLOWMOVE']._serialized_end=3080
+  _globals['_FLOWMOVES']._serialized_start=3082
+  _globals['_FLOWMOVES']._serialized_end=3142
+  _globals['_COLLECTORSTATUS']._serialized_start=3145
+  _globals['_COLLECTORSTATUS']._serialized_end=3404
+  _globals['_COLLECTORSTATUS_COUNTERSENTRY']._serialized_start=3331
+  _globals['_COLLECTORSTATUS_COUNTERSENTRY']._serialized_end=3378
+  _globals['_FEED']._serialized_start=3407
+  _globals['_FEED']._serialized_end=4713
 # @@protoc_insertion_point(module_scope)

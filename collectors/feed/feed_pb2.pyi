@@ -3,7 +3,7 @@ from collectors.feed import events_pb2 as _events_pb2
 from collectors.feed import keys_pb2 as _keys_pb2
 from collectors.feed import links_pb2 as _links_pb2
 from collectors.feed import records_pb2 as _records_pb2
-from collectors.feed.states import windows_pb2 as _windows_pb2
+from collectors.feed.windows import windows_pb2 as _windows_pb2
 from dataplane.load import load_pb2 as _load_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor

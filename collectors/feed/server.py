@@ -23,8 +23,8 @@ from collectors.feed.records import drops_message, record_columns_message
 from collectors.feed.signals import SignalBoard, SignalWatch, signals_message, tells
 from collectors.feed.snapshots import notes_of, snapshot_message, status_message
 from collectors.feed.states.changes import NumberedState, NumberedStates
-from collectors.feed.states.windows import windows_message
 from collectors.feed.statuses import moves_of, statuses_of
+from collectors.feed.windows.windows import windows_message
 from collectors.record_columns import RecordColumns
 from collectors.settings import FEED_ADDRESS, Positive
 from collectors.subscribers import Handover, RecordQueue, SharedSnapshots, next_due

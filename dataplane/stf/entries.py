@@ -79,7 +79,7 @@ def _fill_from_request(switch: Switch, text: str, file: str) -> None:
     try:
         text_format.Parse(text, request)
         context = Context.of(Catalog(program), state, switch)
-        batches.write(context, request.updates, request.atomicity)
+        batches.write(context, request)
     except text_format.ParseError as error:
         _, _, problem = str(error).partition("\n")[0].rpartition(" : ")
         raise ConfigError(problem, file=file, line=error.GetLine()) from error

@@ -25,9 +25,9 @@ from collectors.feed.events import (
 )
 from collectors.feed.records import drops_message, drops_of, records_message, records_of
 from collectors.feed.snapshots import notes_message, notes_of, snapshot_message, snapshot_of, status_message, status_of
-from collectors.feed.states import windows_pb2
-from collectors.feed.states.windows import windows_message, windows_of
 from collectors.feed.statuses import moves_message, moves_of, statuses_message, statuses_of
+from collectors.feed.windows import windows_pb2
+from collectors.feed.windows.windows import windows_message, windows_of
 from collectors.settings import CollectorSettings, Core
 from collectors.values import (
     CollectorStatus,

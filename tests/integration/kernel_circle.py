@@ -178,7 +178,7 @@ class Circle:
         """Return the routes that the path server wants now."""
 
         async def ask(client: RouteClient) -> RouteSet:
-            async with aclosing(client.routes()) as routes:  # type: ignore[type-var]
+            async with aclosing(client.routes()) as routes:
                 return await anext(routes)
 
         return self._ask_paths(ask)

@@ -17,7 +17,7 @@ from controller.apps.demo.training.model import Training
 from controller.apps.demo.training.worker import Order, Worker, heard, main
 from dataplane.allreduce.job_engine import JobEngine
 from dataplane.allreduce.torch import JobOptions, MillraceState
-from dataplane.allreduce.torch.process_group import MillraceProcessGroup
+from dataplane.allreduce.torch.group.process_group import MillraceProcessGroup
 from dataplane.fabric.kernel import HOST_DEVICE
 from tests.integration.losses import losing
 

@@ -10,7 +10,8 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from controller.apiserver.settings import EtcdPlace, StoragePlace
+from controller.apiserver.settings import StoragePlace
+from controller.common.etcd import EtcdPlace
 from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.apiserver.storage.etcd_process import Etcd
 from tests.controller.apiserver.test_storage_away import act

@@ -1,1 +1,1 @@
-"""States of the feed: their changes, and the sums behind links that readers merge."""
+"""States of the feed by number, and their changes."""

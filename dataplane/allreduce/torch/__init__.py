@@ -10,9 +10,9 @@ backend that this import registers.
 Needs PyTorch, the extra `torch` of the distribution; in Millrace only the demo's workers import it.
 """
 
+from dataplane.allreduce.torch.group.process_group import register
 from dataplane.allreduce.torch.hook import all_reduce, attach, millrace_hook
 from dataplane.allreduce.torch.options import JobOptions
-from dataplane.allreduce.torch.process_group import register
 from dataplane.allreduce.torch.state import MillraceState
 from dataplane.allreduce.torch.transferred import joined, split
 

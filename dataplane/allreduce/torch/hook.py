@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from dataplane.allreduce.torch.process_group import MillraceProcessGroup
+from dataplane.allreduce.torch.group.process_group import MillraceProcessGroup
 from dataplane.allreduce.torch.staging import DEVICES
 from dataplane.allreduce.torch.state import FORMATS, MillraceState
 from dataplane.errors import AllReduceError

@@ -16,8 +16,9 @@ from controller.apiserver.registry.events import EventType
 from controller.apiserver.registry.placements import Binding, BindingRequest
 from controller.apiserver.resources import Node, Pod
 from controller.apiserver.resources.pod import Phase
-from controller.apiserver.settings import EtcdPlace, StoragePlace
+from controller.apiserver.settings import StoragePlace
 from controller.common.errors import ApiError, NotFoundError, UnavailableError
+from controller.common.etcd import EtcdPlace
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from tests.controller.apiserver.api_server import Served, serving, settings_in

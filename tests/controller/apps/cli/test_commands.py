@@ -122,6 +122,9 @@ class Feed:
         yield NetworkSignals()
         await asyncio.Event().wait()
 
+    async def snapshot(self) -> Snapshot:
+        return self._snapshot
+
     async def note_moves(self, moves: Sequence[FlowMove]) -> None:
         assert moves
 

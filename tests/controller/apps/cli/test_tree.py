@@ -50,7 +50,7 @@ WITHOUT_FORMAT = {
 """Commands without rows or values, with the reason, in addition to those recognised by name."""
 CHANGES = {"add", "apply", "cancel", "change", "delete", "drive", "end", "put", "remove", "report", "revoke", "set"}
 CHANGES |= {"acknowledge", "write", "submit", "build", "release"}
-DAEMONS = {"collector", "controller", "extend", "serve", "worker"}
+DAEMONS = {"collector", "controller", "extend", "reflect", "serve", "worker"}
 
 
 def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:

@@ -25,7 +25,7 @@ from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.job_engine import JobEngine
 from dataplane.allreduce.torch import MillraceState, attach
 from dataplane.allreduce.torch.forking import fork_workers
-from dataplane.allreduce.torch.process_group import MillraceProcessGroup
+from dataplane.allreduce.torch.group.process_group import MillraceProcessGroup
 from dataplane.errors import AllReduceError
 from tests.dataplane.allreduce.torch.dying_switch import CELLS
 

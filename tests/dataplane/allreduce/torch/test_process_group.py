@@ -28,7 +28,7 @@ import torch.distributed as dist
 from torch.distributed.flight_recorder import fr_trace
 
 from dataplane.allreduce.torch import JobOptions
-from dataplane.allreduce.torch.packing import Parts
+from dataplane.allreduce.torch.group.packing import Parts
 from tests.dataplane.allreduce.torch.collectives import COPIED, DEFAULT, DESERTED, SECOND, SUMMED, TRAININGS
 from tests.dataplane.allreduce.torch.dying_switch import Plan, Switch
 

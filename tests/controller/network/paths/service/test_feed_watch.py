@@ -93,7 +93,7 @@ def test_stale_snapshots_after_a_hang_decide_nothing(topology: Topology, tmp_pat
             assert (await bench.client.status()).version == 0
             bench.feed.waiting.put_nowait(replace(congested(topology), taken_ns=12_000 * MS))
             assert (await anext(routes)).version == 1
-            await routes.aclose()  # type: ignore[attr-defined]
+            await routes.aclose()
 
     play(scene())
 

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 
 from collectors.feed.keys import link_places_out, links_in
 from collectors.feed.packed import pack_integers, unpack_integers
-from collectors.feed.states import windows_pb2 as messages
+from collectors.feed.windows import windows_pb2 as messages
 from collectors.statistics.link_windows import BucketRows, LinkWindows, Readings, SlotRows, problem
 from collectors.statistics.sketch import BUCKETS
 from collectors.statistics.window import SOURCES

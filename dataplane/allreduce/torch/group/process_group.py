@@ -22,11 +22,11 @@ import torch
 import torch.distributed as dist
 
 from dataplane.allreduce.torch.flight_recorder import Call, Tensors
+from dataplane.allreduce.torch.group.packing import Parts, nbytes_of
+from dataplane.allreduce.torch.group.works import CollectiveWork, CollectiveWorks, Future
 from dataplane.allreduce.torch.options import Connect, JobOptions
-from dataplane.allreduce.torch.packing import Parts, nbytes_of
 from dataplane.allreduce.torch.staging import DEVICES, LAYOUTS
 from dataplane.allreduce.torch.state import FORMATS, MillraceState
-from dataplane.allreduce.torch.works import CollectiveWork, CollectiveWorks, Future
 from dataplane.errors import AllReduceError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Sums behind the figures of links, which readers merge."""

@@ -1,0 +1,1 @@
+"""The backend `millrace` of torch.distributed."""

@@ -209,7 +209,8 @@ def test_paths_for_people(feed: str) -> None:
 
 def test_reporters_and_status(feed: str) -> None:
     assert json.loads(run("reporters", "--feed", feed, "-f", "json"))[0]["received"] == 1
-    assert json.loads(run("status", "--feed", feed, "-f", "json")) == [
+    counters = json.loads(run("status", "--feed", feed, "-f", "json"))
+    assert [row for row in counters if row["counter"] != "feed bytes"] == [
         {"counter": "events", "count": 1},
         {"counter": "items reported", "count": 4},
         {"counter": "malformed", "count": 1},

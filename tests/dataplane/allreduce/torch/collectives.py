@@ -371,6 +371,7 @@ def main(world: int, folder: Path, port: int) -> int:
     while going:
         ready = connection.wait(list(going))
         for ended in [going.pop(sentinel) for sentinel in list(going) if sentinel in ready]:
+            ended.join()  # its sentinel is ready a moment before its exit status
             if ended.exitcode:
                 for process in going.values():
                     process.kill()

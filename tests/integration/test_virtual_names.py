@@ -32,8 +32,14 @@ def world() -> World:
 
 
 @pytest.fixture(scope="module")
-def servers(world: World) -> tuple[Server, Server]:
-    first, second = Server(world, "h8"), Server(world, "h7")
+def producers(world: World) -> tuple[Server, Server]:
+    return Server(world, "h8"), Server(world, "h7")
+
+
+@pytest.fixture
+def servers(world: World, producers: tuple[Server, Server]) -> tuple[Server, Server]:
+    """Return the producers, whose announcements are news: those of earlier tests may have ended."""
+    first, second = producers
     announced = ((first, "/model"), (second, "/model/second"), (second, "/other"))
     for server, prefix in announced:
         server.announce(prefix)

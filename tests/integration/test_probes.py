@@ -88,7 +88,7 @@ class World(Site):
             local=local_settings(cores="0"),
             trial=TrialSettings(kernels=("dgemm",)),
             report_s=0.3,
-            probe_limit_s=2.0,
+            probe_limit_s=5.0,
             environment={"PYTHONPATH": str(ROOT)},
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
@@ -12,6 +11,7 @@ from collectors.exporters.settings import SflowSettings
 from collectors.exporters.sflow import SflowState
 from collectors.ingest.report_sources import WrappingCount, bound_socket
 from dataplane.clock import Clock
+from dataplane.event_loop.readable import whenever_readable
 from dataplane.linux import read_backlog
 from dataplane.topology.values import Topology
 
@@ -42,15 +42,9 @@ class SflowReceiver:
 
     async def run(self) -> None:
         """Receive until cancelled, then close the socket."""
-        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self._socket, arrived.set)
         try:
-            while True:
-                await arrived.wait()
-                arrived.clear()
-                self.drain()
+            await whenever_readable(self._socket, self.drain)
         finally:
-            loop.remove_reader(self._socket)
             self.close()
 
     def drain(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from typing import Final
 from collectors.errors import CollectorError
 from collectors.stamp.sender import arrival_ns, opened_socket
 from dataplane.errors import WireError
+from dataplane.event_loop.readable import whenever_readable
 from dataplane.wire import stamp
 
 _LONGEST: Final = 2048
@@ -47,21 +47,15 @@ class Reflector:
 
     async def run(self) -> None:
         """Answer until cancelled, then close the socket."""
-        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
-        loop.add_reader(self._socket, arrived.set)
         try:
-            while True:
-                await arrived.wait()
-                arrived.clear()
-                for _ in range(_TURN):
-                    if not self._answer():
-                        break
-                else:
-                    arrived.set()
-                    await asyncio.sleep(0)
+            await whenever_readable(self._socket, self._drain)
         finally:
-            loop.remove_reader(self._socket)
             self._socket.close()
+
+    def _drain(self) -> None:
+        for _ in range(_TURN):
+            if not self._answer():
+                return
 
     def _answer(self) -> bool:
         """Answer one packet; return whether there was one."""

@@ -9,7 +9,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from collectors.collector import Collector
@@ -41,7 +41,7 @@ class _Session:
     key: bytes | None
     asked: stamp.Request | None = None
     trip: Trip | None = None
-    silent: bool = field(default=False)
+    silent: bool = False
 
 
 class StampSender:

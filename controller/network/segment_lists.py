@@ -72,11 +72,8 @@ class SegmentList:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Tree:
-    """Shortest paths from one router: the router before each other one, None where several paths are best."""
-
-    before: Mapping[str, str | None]
+_Tree = Mapping[str, str | None]
+"""Shortest paths from one router: the router before each other one, None where several paths are best."""
 
 
 class SegmentLists:
@@ -127,7 +124,7 @@ class SegmentLists:
         """Return how far along a path the IGP's only shortest path from its router at `at` is the path itself."""
         tree, reached = self._tree(path[at]), at
         for index in range(at + 1, len(path)):
-            if tree.before.get(path[index]) != path[index - 1]:
+            if tree.get(path[index]) != path[index - 1]:
                 break
             reached = index
         return reached
@@ -156,7 +153,7 @@ def _tree_of(source: str, following: Mapping[str, Sequence[tuple[str, int]]]) ->
                 heapq.heappush(queue, (total, neighbour))
             elif total == known and neighbour not in done:
                 ways[neighbour] += ways[node]
-    return _Tree({node: last if ways[node] == 1 else None for node, last in before.items()})
+    return {node: last if ways[node] == 1 else None for node, last in before.items()}
 
 
 def _cost(link: DirectedLink, metric: Metric) -> int:

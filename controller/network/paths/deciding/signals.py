@@ -33,6 +33,7 @@ class Signals:
         self._gap_ns = LEAST_GAP_NS
         self._last_ns: int | None = None
         self._vain_frames, self._vain_ns = 0, 0
+        self._newest_vain_frames = 0
         self._frames = 0
         self.woken = 0
 
@@ -53,7 +54,9 @@ class Signals:
         if self._is_too_soon(now_ns, LEAST_GAP_NS):
             return False
         if now_ns - self._vain_ns > _REMEMBERED_NS:
-            self._vain_frames, self._vain_ns = 0, now_ns
+            # The queue of a round a moment ago is no news yet, or each second would have two rounds in vain.
+            is_known = self._is_too_soon(now_ns, _REMEMBERED_NS)
+            self._vain_frames, self._vain_ns = self._newest_vain_frames if is_known else 0, now_ns
         if (signals.queue_frames or 0) >= _NEWS * max(self._vain_frames, self._queue_frames, 1.0):
             return True
         if self._found_a_queue(signals) and not self._is_too_soon(now_ns, self._gap_ns):
@@ -63,9 +66,10 @@ class Signals:
     def decided(self, *, moved: bool) -> None:
         """Record a round, in turn or not: after one that moved something, rounds may follow closely."""
         if moved:
-            self._gap_ns, self._vain_frames = LEAST_GAP_NS, 0
-        else:
+            self._gap_ns, self._vain_frames, self._newest_vain_frames = LEAST_GAP_NS, 0, 0
+        elif self._frames:
             self._vain_frames = max(self._vain_frames, self._frames)
+            self._newest_vain_frames = self._frames
         self._frames = 0
 
     def _is_too_soon(self, now_ns: int, gap_ns: int) -> bool:

@@ -48,13 +48,13 @@ def test_flows_that_outgrow_a_link_make_a_round_due(signals: Signals) -> None:
 
 def test_rounds_are_fewer_while_nothing_moves_but_never_too_few(signals: Signals) -> None:
     due = []
-    for now_ns in range(0, 1300 * MS, MS):
+    for now_ns in range(0, 5000 * MS, MS):
         if observe(signals, QUEUED, now_ns):
             due.append(now_ns)
             signals.decided(moved=False)
     gaps = [later - earlier for earlier, later in pairwise(due)]
-    assert gaps[:4] == [2 * LEAST_GAP_NS, 4 * LEAST_GAP_NS, 8 * LEAST_GAP_NS, 16 * LEAST_GAP_NS]
-    assert max(gaps) <= 10 * 100 * MS
+    assert gaps[:5] == [2 * LEAST_GAP_NS, 4 * LEAST_GAP_NS, 8 * LEAST_GAP_NS, 16 * LEAST_GAP_NS, 32 * LEAST_GAP_NS]
+    assert set(gaps[5:]) == {10 * 100 * MS}
     signals.decided(moved=True)
     assert observe(signals, QUEUED, due[-1] + LEAST_GAP_NS)
 

@@ -133,21 +133,25 @@ async def _ended(lease: Lease, log: logging.Logger, stop: asyncio.Event) -> Asyn
 
     async def follow() -> None:
         told = ""
-        while not stop.is_set():
-            line = _line(lease)
-            if line != told:
-                log.warning("%s", told := line)
-            if lease.is_over:
-                break
-            await asyncio.sleep(_ATTENTION_S)
-        ended.set()
+        try:
+            while not stop.is_set():
+                line = _line(lease)
+                if line != told:
+                    log.warning("%s", told := line)
+                if lease.is_over:
+                    break
+                await asyncio.sleep(_ATTENTION_S)
+        finally:
+            ended.set()  # also where this fails, or nobody would hear of a lost lease
 
     following = asyncio.create_task(follow(), name="follow the lease")
     try:
         yield ended
     finally:
         following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+        await asyncio.wait([following])
+        if not following.cancelled():
+            following.result()
 
 
 def _line(lease: Lease) -> str:

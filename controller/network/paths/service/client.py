@@ -258,8 +258,9 @@ class RouteClient(ServiceClient):
             return
         answers = await asyncio.gather(*(one.note_links(statuses) for one in self._pair), return_exceptions=True)
         problems = [answer for answer in answers if answer is not None]
-        if len(problems) == len(self._pair) or any(not isinstance(problem, PathError) for problem in problems):
-            raise problems[0]
+        faults = [problem for problem in problems if not isinstance(problem, PathError)]
+        if faults or len(problems) == len(self._pair):
+            raise (faults or problems)[0]
 
     async def records(self, query: RecordQuery) -> tuple[HopRecord, ...]:
         """Return the hop records that a query selects, newest first; raise PathError."""

@@ -23,7 +23,7 @@ from dataplane.native import Kernel, Module
 from dataplane.native.library import compile_object
 
 ROOT = Path(__file__).parents[1]
-OPTIONAL = {"torch", "mininet", "aetcd", "gymnasium", "pynvml", "scapy", "thrift", "pyspark"}
+OPTIONAL = {"opentelemetry", "torch", "mininet", "aetcd", "gymnasium", "pynvml", "scapy", "thrift", "pyspark"}
 SETTINGS = """
 scenario: {hops_per_s: 1000, warm_up: 500ms, before: 1s, during: 2400ms, after: 1200ms}
 """

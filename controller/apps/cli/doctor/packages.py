@@ -30,7 +30,7 @@ USES: Final = {
     "nvml": "reading NVIDIA's devices",
     "gym": "Gymnasium's interface to the schedulers' environment",
     "thrift": "bmv2's runtime API",
-    "otel": "traces of reroutes",
+    "otel": "traces of reroutes; metrics by OTLP",
     "mininet": "topologies under Mininet",
     "spark": "SQL on Apache Spark",
 }

@@ -127,7 +127,7 @@ def _example(example: dict[str, Any]) -> Iterator[str]:
 
 def _table(columns: list[str], rows: list[list[Any]]) -> str:
     lines = [columns, ["---"] * len(columns), *([_cell(value) for value in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
+    return "\n".join(f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in line)}|" for line in lines)
 
 
 def _cell(value: object) -> str:

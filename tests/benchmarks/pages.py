@@ -1,9 +1,11 @@
 """Pages of results, rendered from tests/benchmarks/results: `make results` writes them to docs/results.
 
-pages.json has each page's title, introduction and sections. Each section is a file of its own: what was measured
-(`method`), the `command` with its `options`, the `machine`, `figures` with their units, `tables`, an `example` that the
-test suite runs, and `limits`. The page omits figures without a value, which were not recorded, and lists those without
-`measures`, which need no explanation, by name. Of a table it shows `rows_on_page`, all without that key.
+pages.json has each page's title, introduction, usual machine, which the introduction states, and sections. Each section
+is a file of its own: what was measured (`method`), the `command` with its `options`, the `machine`, `figures` with
+their units, `tables`, an `example` that the test suite runs, and `limits`. The page omits `notes` (earlier runs, and
+what did not help), figures without a value, which were not recorded, and those with `"on_page": false`, which a table
+or another section shows. It lists figures without `measures`, which need no explanation, by name. Of a table it shows
+`rows_on_page`, all without that key.
 
 `python -m tests.benchmarks.pages record NAME --machine TEXT` reads a benchmark's output on stdin, takes the JSON object
 of its last line, and writes the values of the figures that results/NAME.json lists, and the rows of its tables that
@@ -23,14 +25,12 @@ from typing import Any, Final, TypeAlias
 ROOT: Final = Path(__file__).parents[2]
 RESULTS: Final = Path(__file__).parent / "results"
 WIDTH: Final = 120
-USUAL_MACHINE: Final = "on the machine"
-"""The machine of the page's introduction, which sections need not repeat."""
 
 Section: TypeAlias = dict[str, Any]
 """A file of results as JSON has it; `KEYS` are the keys that it may have."""
 
 KEYS: Final = frozenset(
-    {"title", "command", "options", "mark", "method", "machine", "figures", "tables", "example", "limits"}
+    {"title", "command", "options", "mark", "method", "machine", "figures", "tables", "example", "limits", "notes"}
 )
 
 
@@ -52,15 +52,15 @@ def page_text(page: dict[str, Any]) -> str:
     """Return a page as Markdown."""
     parts = [f"# {page['title']}", *map(_filled, page["intro"])]
     for name in page["sections"]:
-        parts += rendered(section(name))
+        parts += rendered(section(name), page["machine"])
     return "\n\n".join(parts) + "\n"
 
 
-def rendered(section: Section) -> Iterator[str]:
-    """Yield a section's paragraphs and blocks."""
+def rendered(section: Section, usual_machine: str = "") -> Iterator[str]:
+    """Yield a section's paragraphs and blocks, its machine only if it is not the page's usual one."""
     yield f"## {section['title']}" + (_command(section) if "command" in section else "")
     yield from map(_filled, section["method"])
-    if section.get("machine", USUAL_MACHINE) != USUAL_MACHINE:
+    if section.get("machine", usual_machine) != usual_machine:
         yield _filled(f"Measured {section['machine']}.")
     if "figures" in section:
         yield from _figures(section["figures"])
@@ -108,7 +108,7 @@ def _command(section: Section) -> str:
 
 
 def _figures(figures: list[dict[str, Any]]) -> Iterator[str]:
-    measured = [figure for figure in figures if figure["value"] is not None]
+    measured = [figure for figure in figures if figure["value"] is not None and figure.get("on_page", True)]
     if explained := [figure for figure in measured if "measures" in figure]:
         yield "\n".join(
             _filled(f"- `{figure['key']}` **{value_of(figure)}**: {figure['measures']}", "  ") for figure in explained
@@ -127,7 +127,7 @@ def _example(example: dict[str, Any]) -> Iterator[str]:
 
 def _table(columns: list[str], rows: list[list[Any]]) -> str:
     lines = [columns, ["---"] * len(columns), *([_cell(value) for value in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
+    return "\n".join(f"|{'|'.join(f' {cell} ' if cell else ' ' for cell in line)}|" for line in lines)
 
 
 def _cell(value: object) -> str:

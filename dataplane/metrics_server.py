@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass
 from socketserver import ThreadingMixIn
 from types import TracebackType
@@ -19,6 +19,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 from dataplane.errors import MillraceError
 from dataplane.rpc.addresses import is_loopback, is_plain, target_of
@@ -186,7 +187,7 @@ def _in_one_line(application: WSGIApplication) -> WSGIApplication:
     return answer
 
 
-class LoopCollector:
+class LoopCollector(Collector):
     """Metric families read in the thread of an event loop, which owns their state.
 
     Construct it inside that running loop. A scrape that gets no turn for 10 s fails.
@@ -205,14 +206,22 @@ class LoopCollector:
 
 def registry_of(read: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
     """Return a registry of families that are read in the running event loop, and of the process."""
+    return registry_with(LoopCollector(read))
+
+
+def registry_with(collector: Collector) -> CollectorRegistry:
+    """Return a registry of a collector, which scrapes call on threads of their own, and of the process."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(LoopCollector(read))
+    registry.register(collector)
     ProcessCollector(registry=registry)
     return registry
 
 
 def serve_metrics(
-    registry: CollectorRegistry, endpoint: MetricsPlace | None, stack: AsyncExitStack, failure: type[MillraceError]
+    registry: CollectorRegistry,
+    endpoint: MetricsPlace | None,
+    stack: AsyncExitStack | ExitStack,
+    failure: type[MillraceError],
 ) -> str:
     """Serve a daemon's metrics until `stack` ends; return the end of its ready line, empty if not configured.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from dataplane.switch.ports.states import PortCounters
+from dataplane.switch.ports.states import PortCounters, PortState
 
 DEFAULT_CPU_PORT = 255
 MAX_FRAME_BYTES = 9_238
@@ -27,3 +27,12 @@ class SwitchCounters:
 
     ports: Mapping[int, PortCounters]
     drops: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchFigures:
+    """A switch's counters and its ports' states at one moment; decodable from the file of `--stats-file`."""
+
+    ports: Mapping[int, PortCounters]
+    drops: Mapping[str, int]
+    port_states: Mapping[int, PortState]

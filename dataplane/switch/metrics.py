@@ -10,10 +10,54 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 
 from dataplane.errors import SwitchError
 from dataplane.metrics_server import MetricsServer
+from dataplane.switch.counters import SwitchFigures
 from dataplane.switch.drivers import SwitchDriver
 
 ADDRESS = "127.0.0.1"
 _PREFIX = "millrace_switch"
+
+
+def port_families(switches: Mapping[str | None, SwitchFigures]) -> Iterator[Metric]:
+    """Yield the families of ports and drops, labelled by the switch's name; name None: without that label."""
+    named = [] if None in switches else ["switch"]
+    labels = [*named, "port", "device"]
+    figures = {
+        name: CounterMetricFamily(f"{_PREFIX}_port_{name}", about, labels=labels)
+        for name, about in (
+            ("received_frames", "Frames received."),
+            ("received_bytes", "Bytes received."),
+            ("sent_frames", "Frames sent."),
+            ("sent_bytes", "Bytes sent."),
+        )
+    }
+    queued = GaugeMetricFamily(f"{_PREFIX}_port_queued_frames", "Frames waiting.", labels=labels)
+    up = GaugeMetricFamily(f"{_PREFIX}_port_up", "1 while the port receives and sends frames.", labels=labels)
+    joins = GaugeMetricFamily(
+        f"{_PREFIX}_port_joins_segments",
+        "1 while consecutive TCP segments leave as one packet, as last observed.",
+        labels=labels,
+    )
+    drops = CounterMetricFamily(
+        f"{_PREFIX}_drops", "Frames dropped, by port where known.", labels=[*named, "port", "reason"]
+    )
+    for name, switch in switches.items():
+        of_switch = [] if name is None else [name]
+        for number, port in switch.ports.items():
+            state = switch.port_states.get(number)
+            of_port = [*of_switch, str(number), "cpu" if state is None else state.device]
+            values = (port.rx_frames, port.rx_bytes, port.tx_frames, port.tx_bytes)
+            for family, value in zip(figures.values(), values, strict=True):
+                family.add_metric(of_port, value)
+            queued.add_metric(of_port, port.queued_frames)
+            if state is not None:
+                up.add_metric(of_port, state.is_open)
+            if state is not None and state.not_joined is not None:
+                joins.add_metric(of_port, state.not_joined == "")
+            for reason, count in port.drops.items():
+                drops.add_metric([*of_switch, str(number), reason], count)
+        for reason, count in switch.drops.items():
+            drops.add_metric([*of_switch, "", reason], count)
+    yield from (*figures.values(), queued, up, joins, drops)
 
 
 class SwitchCollector:
@@ -25,43 +69,9 @@ class SwitchCollector:
     def collect(self) -> Iterator[Metric]:
         """Yield the current families."""
         control = self._driver.control
-        counters, states = self._driver.counters(), control.port_states()
-        labels = ["port", "device"]
-        figures = {
-            name: CounterMetricFamily(f"{_PREFIX}_port_{name}", about, labels=labels)
-            for name, about in (
-                ("received_frames", "Frames received."),
-                ("received_bytes", "Bytes received."),
-                ("sent_frames", "Frames sent."),
-                ("sent_bytes", "Bytes sent."),
-            )
-        }
-        queued = GaugeMetricFamily(f"{_PREFIX}_port_queued_frames", "Frames waiting.", labels=labels)
-        up = GaugeMetricFamily(f"{_PREFIX}_port_up", "1 while the port receives and sends frames.", labels=labels)
-        joins = GaugeMetricFamily(
-            f"{_PREFIX}_port_joins_segments",
-            "1 while consecutive TCP segments leave as one packet, as last observed.",
-            labels=labels,
-        )
-        drops = CounterMetricFamily(
-            f"{_PREFIX}_drops", "Frames dropped, by port where known.", labels=["port", "reason"]
-        )
-        for number, port in counters.ports.items():
-            state = states.get(number)
-            of_port = [str(number), "cpu" if state is None else state.device]
-            values = (port.rx_frames, port.rx_bytes, port.tx_frames, port.tx_bytes)
-            for family, value in zip(figures.values(), values, strict=True):
-                family.add_metric(of_port, value)
-            queued.add_metric(of_port, port.queued_frames)
-            if state is not None:
-                up.add_metric(of_port, state.is_open)
-            if state is not None and state.not_joined is not None:
-                joins.add_metric(of_port, state.not_joined == "")
-            for reason, count in port.drops.items():
-                drops.add_metric([str(number), reason], count)
-        for reason, count in {**counters.drops, **self._read_drops()}.items():
-            drops.add_metric(["", reason], count)
-        yield from (*figures.values(), queued, up, joins, drops)
+        counters = self._driver.counters()
+        drops = {**counters.drops, **self._read_drops()}
+        yield from port_families({None: SwitchFigures(counters.ports, drops, control.port_states())})
         program = control.program
         told = {"device_id": str(control.device_id), "program": "" if program is None else program.name}
         yield InfoMetricFamily(_PREFIX, "What runs.", value=told)

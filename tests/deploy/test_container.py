@@ -28,9 +28,12 @@ from controller.network.status import metrics as status
 from controller.scheduling.serving.metrics import Metrics as SchedulerMetrics
 from controller.workloads.placement.driver import Metrics as PlacementMetrics
 from dataplane.config import load
+from dataplane.fabric.live.metrics import fabric_families
+from dataplane.fabric.live.values import FabricCounters
 from dataplane.load.metrics import load_families
 from dataplane.load.values import DaemonLoad, DropRate, Overload, QueueLoad, ThreadLoad
 from dataplane.switch.arguments import parse_arguments
+from dataplane.switch.counters import SwitchFigures
 from dataplane.switch.drivers import make_driver
 from dataplane.switch.metrics import SwitchCollector
 from tests.collectors.metrics.test_metrics import reading
@@ -66,7 +69,7 @@ LOAD = DaemonLoad(
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """Return the metrics of collector, controller, job service, path server, switch, scheduler and placement."""
+    """Return the metrics of collector, controller, jobs, path server, switches, fabric, scheduler and placement."""
     scheduler, placement, process = SchedulerMetrics(time.time_ns), PlacementMetrics(), CollectorRegistry()
     scheduler.decisions.labels("bound").inc()
     placement.actions.labels("create").inc()
@@ -80,8 +83,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     with ExitStack() as stack:
         stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)).bind(str(path))
         settings = parse_arguments(["--no-p4", "--pipeline", "interpreter", "-i", f"1@unix:{path}"])
-        families += SwitchCollector(make_driver(stack, settings), lambda: {"digest_full": 3}).collect()
-    return labels_of(families)
+        alone = make_driver(stack, settings)
+        families += SwitchCollector(alone, lambda: {"digest_full": 3}).collect()
+        counters = alone.counters()
+        states = alone.control.port_states()
+    figures = SwitchFigures(counters.ports, {"digest_full": 3}, states)
+    # Those of a fabric last: their labels are those of a switch alone and the switch's name.
+    return labels_of([*families, *fabric_families(FabricCounters(1, 0, 1), {"s1": figures})])
 
 
 @pytest.mark.parametrize(
@@ -123,7 +131,7 @@ def test_alerts_are_on_what_is_served(served: dict[str, set[str]]) -> None:
 
 def test_prometheus_asks_each_daemon_where_it_serves_metrics(tmp_path: Path) -> None:
     settings = load(CONTAINER / "millrace.yaml", UpSettings)
-    sections = ("collector", "paths", "controller", "scheduler", "placement")
+    sections = ("fabric", "collector", "paths", "controller", "scheduler", "placement")
     places = {f"millrace-{name}": getattr(settings, name).metrics for name in sections}
     asked = {
         job["job_name"]: f"http://{target}/metrics"

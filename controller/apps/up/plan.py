@@ -178,8 +178,12 @@ class _Maker:
             program=str(program),
             stats_file=str(run / STATS),
             namespaces=str(self._namespaces) if self.settings.time is Time.KERNEL else None,
+            metrics=section.metrics,
         )
-        return DaemonPlan("fabric", ("fabric", "serve"), settings, {"P4Runtime, gNMI": f"unix:{settings.switches}/"})
+        addresses = {"P4Runtime, gNMI": f"unix:{settings.switches}/"}
+        if section.metrics is not None:
+            addresses["metrics"] = f"http://{target_of(section.metrics.address)}:{section.metrics.port}/metrics"
+        return DaemonPlan("fabric", ("fabric", "serve"), settings, addresses)
 
     def collector(self) -> DaemonPlan:
         section = self.settings.collector

@@ -13,7 +13,7 @@ from controller.apps.up.settings import PageSection, UpSettings
 from controller.workloads.centres.settings import MetricsSettings as CentreMetrics
 from dataplane.rpc.addresses import target_of
 
-SECTIONS: Final = ("collector", "paths", "controller", "api", "scheduler", "placement", "balance")
+SECTIONS: Final = ("fabric", "collector", "paths", "controller", "api", "scheduler", "placement", "balance")
 """Sections with metrics, besides those of centres; each has its daemon's documented port by default."""
 CENTRE_PORTS: Final = (CentreMetrics().port, *range(9480, 9500))
 """Ports of the centres' agents, in the order of the settings."""

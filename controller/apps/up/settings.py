@@ -52,7 +52,7 @@ from controller.workloads.nodes.settings import (
 from controller.workloads.placement.settings import FlappingSettings, RetrySettings, SilenceSettings
 from controller.workloads.placement.settings import MetricsSettings as PlacementMetrics
 from dataplane.config import Settings, Strict
-from dataplane.fabric.live.settings import Time
+from dataplane.fabric.live.settings import FabricMetrics, Time
 from dataplane.rpc.access.settings import TlsSettings as ServiceTls
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -74,6 +74,8 @@ class FabricSection(Strict, frozen=True):
     """Divisor of the topology's rates and demands; default: what `hops_per_s` requires."""
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Seed of arrivals and of the programs' random numbers."""
+    metrics: FabricMetrics | None = FabricMetrics()
+    """Prometheus endpoint; default: on loopback at the documented port, see docs/network/metrics.md; null: none."""
 
 
 class CollectorSection(Strict, frozen=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import secrets
@@ -18,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+import msgspec
+
 from dataplane.errors import FabricError
 from dataplane.fabric.kernel import links, manifest, namespaces
 from dataplane.fabric.kernel.losses import Losses
@@ -25,9 +26,11 @@ from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest, ProcessId
 from dataplane.fabric.kernel.namespaces import Stream
 from dataplane.local.deadline import LocalDeadline, wait_for_exit
 from dataplane.local.endings import read_lines, why_ended
+from dataplane.malformed import MALFORMED
 from dataplane.running import unwinding
 from dataplane.switch import bmv2
 from dataplane.switch.arguments import AttachedPort, SwitchSettings, command_line
+from dataplane.switch.counters import SwitchFigures
 from dataplane.switch.traffic import DEFLECT_SESSION, PortSettings
 from dataplane.topology.addressing import gateway_mac, mac_at
 from dataplane.topology.values import DirectedLink, Endpoint, LinkKey, Topology
@@ -245,12 +248,18 @@ class KernelFabric:
 
     def read_stats(self, switch: str) -> dict[str, Any]:
         """Return the counters that a built-in switch wrote last; raise FabricError if there are none."""
+        return self._read_stats(switch, dict[str, Any])
+
+    def read_figures(self, switch: str) -> SwitchFigures:
+        """Return the counters and port states that a built-in switch wrote last; raise FabricError without any."""
+        return self._read_stats(switch, SwitchFigures)
+
+    def _read_stats(self, switch: str, kind: type[T]) -> T:
         path = self._file(switch, "stats.json")
         try:
-            counters: dict[str, Any] = json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
+            return msgspec.json.decode(path.read_bytes(), type=kind)
+        except (OSError, *MALFORMED) as error:
             raise FabricError(f"switch {switch} has written no counters: {path}: {error}") from error
-        return counters
 
     def _build(self) -> None:
         for host in self.topology.hosts:

@@ -28,13 +28,14 @@ from dataplane.fabric.kernel.agents import HostAgents
 from dataplane.fabric.kernel.fabric import KernelFabric, KernelSettings
 from dataplane.fabric.kernel.namespaces import RUN_NETNS
 from dataplane.fabric.live.reports import ReportRelay
-from dataplane.fabric.live.settings import FabricSettings
+from dataplane.fabric.live.settings import FabricMetrics, FabricSettings
 from dataplane.fabric.live.stats import switch_socket, write_stats
 from dataplane.fabric.live.traffic import demands_of
 from dataplane.fabric.live.values import FabricCounters, ReportCounters
 from dataplane.linux import ask_receive_buffer
 from dataplane.local.deadline import LocalDeadline
 from dataplane.running import ignore_hangup
+from dataplane.switch.counters import SwitchFigures
 from dataplane.topology.values import CollectorAddress, Topology
 
 LOGGER: Final = getLogger("millrace.fabric")
@@ -62,8 +63,10 @@ def run_kernel(settings: FabricSettings, topology: Topology, on_ready: Callable[
             stack.enter_context(linked_namespaces(Path(settings.namespaces), fabric))
         if topology.collector is not None:
             stack.enter_context(relaying(fabric, topology.collector, settings.reports, counters.reports))
+        metrics = "" if settings.metrics is None else serve(fabric, counters, settings.metrics, stack)
         fabric.wait_ready(READY_S + READY_S_A_SWITCH * len(topology.switches))
-        on_ready(f"{len(topology.switches)} switches of {topology.name} in the kernel, at unix:{settings.switches}/")
+        where = f"at unix:{settings.switches}/{metrics}"
+        on_ready(f"{len(topology.switches)} switches of {topology.name} in the kernel, {where}")
         if demands:
             sent = defaultdict[str, list[Flow]](list)
             for demand in demands:
@@ -76,6 +79,24 @@ def run_kernel(settings: FabricSettings, topology: Topology, on_ready: Callable[
             counters.time_ns = time.monotonic_ns()
             write_stats(settings, counters)
             time.sleep(_STATS_S)
+
+
+def serve(fabric: KernelFabric, counters: FabricCounters, endpoint: FabricMetrics, stack: ExitStack) -> str:
+    """Serve the metrics of a fabric and its switches until `stack` ends; return the end of the ready line."""
+    from dataplane.fabric.live.metrics import FabricCollector  # noqa: PLC0415 - loads Prometheus's client
+    from dataplane.metrics_server import registry_with, serve_metrics  # noqa: PLC0415
+
+    registry = registry_with(FabricCollector(counters, lambda: written(fabric)))
+    return serve_metrics(registry, endpoint, stack, FabricError)
+
+
+def written(fabric: KernelFabric) -> dict[str | None, SwitchFigures]:
+    """Return what switches wrote last, by name; a newly started one has written nothing yet."""
+    figures = dict[str | None, SwitchFigures]()
+    for node in fabric.topology.switches:
+        with suppress(FabricError):
+            figures[node.name] = fabric.read_figures(node.name)
+    return figures
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,12 @@ async def _serve(settings: FabricSettings, lifecycle: Lifecycle[FabricSettings])
     topology = _topology(settings)
     fabric = LiveVirtualFabric(settings, topology)
     line = f"{len(topology.switches)} switches of {topology.name} in virtual time, at unix:{settings.switches}/"
-    await run_until(fabric.run(lambda: lifecycle.ready(line)), lifecycle.stop)
+    async with AsyncExitStack() as stack:
+        if settings.metrics is not None:
+            from dataplane.metrics_server import registry_of, serve_metrics  # noqa: PLC0415 - loads an HTTP server
+
+            line += serve_metrics(registry_of(fabric.families), settings.metrics, stack, FabricError)
+        await run_until(fabric.run(lambda: lifecycle.ready(line)), lifecycle.stop)
 
 
 DAEMON: Final = Daemon("fabric", FabricSettings, _serve)

@@ -19,6 +19,15 @@ class Time(StrEnum):
     KERNEL = "kernel"
 
 
+class FabricMetrics(Strict, frozen=True):
+    """Settings of the endpoint that serves the metrics of a fabric and its switches to Prometheus."""
+
+    address: str = "127.0.0.1"
+    """The local address; nothing authenticates, so any other than loopback must be explicit: `plain:0.0.0.0`."""
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 9475
+    """The TCP port, 0 for a free one."""
+
+
 class FabricSettings(Strict, frozen=True):
     """A long-running fabric and the paths where its parts can be found."""
 
@@ -46,3 +55,5 @@ class FabricSettings(Strict, frozen=True):
     """Folder of links from host names to their network namespaces (kernel time only); default: none is created."""
     stats_file: str | None = None
     """File that receives the fabric's counters (JSON) every second."""
+    metrics: FabricMetrics | None = None
+    """Prometheus endpoint; default: none."""

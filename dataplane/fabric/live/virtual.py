@@ -8,12 +8,12 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from dataplane.clock import MonotonicClock, VirtualClock
 from dataplane.errors import WireError
@@ -31,6 +31,9 @@ from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.server import P4RuntimeServer
 from dataplane.topology.values import CollectorAddress, Topology
 from dataplane.wire.packet import decode_udp_frame
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -100,6 +103,13 @@ class LiveVirtualFabric:
                 on_ready()
         finally:
             self._relay.close()
+
+    def families(self) -> Iterator[Metric]:
+        """Yield the metrics of the fabric and its switches; call it in the event loop's thread."""
+        from dataplane.fabric.live.metrics import fabric_families  # noqa: PLC0415 - loads Prometheus's client
+
+        names = [node.name for node in self._topology.switches]
+        return fabric_families(self.counters, {name: self.fabric.figures(name) for name in names})
 
     async def _serve(self, switch: str, on_started: Callable[[], None]) -> None:
         inline = InlineExecutor()

@@ -21,6 +21,7 @@ from dataplane.fabric.virtual.cable import Cable
 from dataplane.fabric.virtual.host import VirtualHost
 from dataplane.fabric.virtual.quiet import HelloEnd, QuietCable
 from dataplane.switch.compiled.pipeline import compiled_pipeline
+from dataplane.switch.counters import SwitchFigures
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.switch import PipelineFactory, PortSettings, Switch
 from dataplane.switch.traffic import DEFLECT_SESSION
@@ -167,6 +168,13 @@ class VirtualFabric:
     def switch(self, name: str) -> Switch:
         """Return a switch; raise FabricError for an unknown name."""
         return self._running(name).switch
+
+    def figures(self, switch: str) -> SwitchFigures:
+        """Return a switch's counters and port states, the control plane's drops included."""
+        running = self._running(switch)
+        counters = running.switch.counters()
+        drops = {**counters.drops, **running.p4runtime.drops}
+        return SwitchFigures(counters.ports, drops, running.switch.port_states())
 
     def p4runtime(self, switch: str) -> P4RuntimeCore:
         """Return a switch's P4Runtime service; raise FabricError for an unknown name."""

@@ -19,7 +19,7 @@ SETTINGS = UpSettings(
 
 
 def ports_of(settings: UpSettings) -> dict[str, int | None]:
-    names = ("collector", "paths", "controller", "api", "scheduler", "placement", "balance")
+    names = ("fabric", "collector", "paths", "controller", "api", "scheduler", "placement", "balance")
     sections = {name: getattr(settings, name) for name in names}
     sections |= {f"centre-{name}": section for name, section in settings.centres.items()}
     return {name: None if section.metrics is None else section.metrics.port for name, section in sections.items()}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,12 +30,13 @@ switches: {folder}/switches
 reports: 127.0.0.1:{port}
 demands: {folder}/demands.csv
 stats_file: {folder}/stats.json
+metrics: {{port: 0}}
 """
 WAIT_S = 60.0
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
-    """Start the daemon; return it when it is ready."""
+def start(folder: Path) -> tuple[subprocess.Popen[str], str]:
+    """Start the daemon; return it when it is ready, and where its metrics are."""
     command = [
         sys.executable,
         "-m",
@@ -47,7 +50,14 @@ def start(folder: Path) -> subprocess.Popen[str]:
     assert process.stderr is not None
     line = next(process.stderr)
     assert "ready: 2 switches" in line, line + process.stderr.read()
-    return process
+    return process, line.split("metrics at ")[1].strip()
+
+
+def ports_up(metrics: str) -> set[str]:
+    """Return the switches of which a port is up, by the fabric's metrics."""
+    with urllib.request.urlopen(metrics, timeout=WAIT_S) as answer:
+        lines = answer.read().decode().splitlines()
+    return set(re.findall(r'^millrace_switch_port_up\{.*switch="(\w+)"\} 1\.0$', "\n".join(lines), re.MULTILINE))
 
 
 def answers(folder: Path, switch: str) -> bool:
@@ -77,7 +87,7 @@ def test_switches_and_the_fabric_itself_come_back(tmp_path: Path) -> None:
         text = SETTINGS.format(folder=tmp_path, port=collector.getsockname()[1])
         (tmp_path / "fabric.yaml").write_text(text, encoding="utf-8")
         (tmp_path / "demands.csv").write_text("bit/s,h1,h2\nh1,0,800000\nh2,0,0\n", encoding="utf-8")
-        first = start(tmp_path)
+        first, metrics = start(tmp_path)
         try:
             assert answers(tmp_path, "leaf1")
             until(tmp_path, lambda counters: counters.pid == first.pid and counters.traffic.sent > 0)
@@ -86,12 +96,15 @@ def test_switches_and_the_fabric_itself_come_back(tmp_path: Path) -> None:
                 for path in RUN_ROOT.iterdir()
                 if (candidate := Manifest.load(path)) and candidate.owner.pid == first.pid
             ]
+            wait_until(
+                lambda: ports_up(metrics) == {"leaf1", "spine1"}, lambda: f"up: {ports_up(metrics)}", limit_s=WAIT_S
+            )
             manifest.processes[0].send(signal.SIGKILL)
             until(tmp_path, lambda counters: counters.restarts == 1)
         finally:
             first.kill()
             first.communicate()
-        again = start(tmp_path)
+        again, _ = start(tmp_path)
         try:
             assert answers(tmp_path, "leaf1")
             assert answers(tmp_path, "spine1")

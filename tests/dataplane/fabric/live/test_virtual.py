@@ -65,6 +65,10 @@ def test_switches_answer_and_hosts_send(settings: FabricSettings) -> None:
                     assert answer.p4runtime_api_version.startswith("1.")
                     got = await gnmi_grpc.gNMIStub(channel).Get(gnmi.GetRequest(path=[gnmi.Path()]))
                     assert got.notification
+            families = {family.name: family.samples for family in fabric.families()}
+            ports = families["millrace_switch_port_up"]
+            assert {sample.labels["switch"] for sample in ports} == {node.name for node in TOPOLOGY.switches}
+            assert families["millrace_fabric_switches"][0].value == len(TOPOLOGY.switches)
             await until(lambda: fabric.counters.traffic.sent >= 3)
         assert settings.stats_file is not None
         assert read_stats(Path(settings.stats_file)).switches == len(TOPOLOGY.switches)

@@ -57,7 +57,7 @@ async def serve_in_pair(settings: StandbySettings | None, member: Member, serve:
                 address=member.address,
                 lease_ns=settings.lease_ns,
             )
-            async with _kept(lease, settings.lease_ns), _ended(lease, member.log, stop) as ended:
+            async with _kept(lease, settings.lease_ns) as check, _ended(lease, check, member.log, stop) as ended:
                 # Whoever is fenced off while it stops ends for the same reason.
                 with suppress(LostLeaseError):
                     await serve(lease, ended)
@@ -105,21 +105,32 @@ def _opened(settings: StandbySettings) -> LeaseStorage:
 
 
 @asynccontextmanager
-async def _kept(lease: Lease, lease_ns: int) -> AsyncIterator[None]:
-    """Take and renew a lease in a thread, which a busy event loop does not delay; give it back at the end."""
+async def _kept(lease: Lease, lease_ns: int) -> AsyncIterator[Callable[[], None]]:
+    """Take and renew a lease in a thread, which a busy event loop does not delay; give it back at the end.
+
+    Yield what raises the error that has ended the thread, if one has.
+    """
     end = threading.Event()
+    failures = list[Exception]()
     look_s = lease_ns / _LOOKS / NS_PER_S
 
     def keep() -> None:
-        while not end.is_set():
-            lease.step()
-            status = lease.status()
-            end.wait(lease.interval_ns / NS_PER_S if status.is_active and not status.problem else look_s)
+        try:
+            while not end.is_set():
+                lease.step()
+                status = lease.status()
+                end.wait(lease.interval_ns / NS_PER_S if status.is_active and not status.problem else look_s)
+        except Exception as error:  # noqa: BLE001 - raised again where it ends the daemon
+            failures.append(error)
+
+    def check() -> None:
+        if failures:
+            raise failures[0]
 
     thread = threading.Thread(target=keep, name="lease", daemon=True)
     thread.start()
     try:
-        yield
+        yield check
     finally:
         end.set()
         await asyncio.to_thread(thread.join)
@@ -127,8 +138,13 @@ async def _kept(lease: Lease, lease_ns: int) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _ended(lease: Lease, log: logging.Logger, stop: asyncio.Event) -> AsyncIterator[asyncio.Event]:
-    """Yield an event that is set when the daemon must stop or start over, and log the changes of its role."""
+async def _ended(
+    lease: Lease, check: Callable[[], None], log: logging.Logger, stop: asyncio.Event
+) -> AsyncIterator[asyncio.Event]:
+    """Yield an event that is set when the daemon must stop or start over, and log the changes of its role.
+
+    Raise what `check` raises: a standby whose lease nobody looks at would never take over.
+    """
     ended = asyncio.Event()
 
     async def follow() -> None:
@@ -140,6 +156,7 @@ async def _ended(lease: Lease, log: logging.Logger, stop: asyncio.Event) -> Asyn
                     log.warning("%s", told := line)
                 if lease.is_over:
                     break
+                check()
                 await asyncio.sleep(_ATTENTION_S)
         finally:
             ended.set()  # also where this fails, or nobody would hear of a lost lease

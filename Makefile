@@ -27,7 +27,7 @@ export PIP_NO_PYTHON_VERSION_WARNING := 1
 # Without bytecode files, half of a process's start would be spent on compiling our own modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo mininet test quick debian checked deep check lint format types layers collect pythons own-and-newest-python p4 p4-check web screenshots protos tables picture results unit unit-user unit-root shell site lock same-python clean
+.PHONY: help demo mininet test quick debian checked deep check lint format types layers collect pythons newest-python p4 p4-check web screenshots protos tables picture results unit unit-user unit-root shell site lock same-python clean
 
 help:
 	@echo "make demo    run the whole control loop on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
@@ -134,7 +134,7 @@ debian: | $(VENV)/bin/python
 checked: $(VENV)/.dev $(SHELL_VENV)/.ready
 	@$(MAKE) --no-print-directory --output-sync=target check
 
-check: types own-and-newest-python collect lint layers p4-check
+check: types newest-python collect lint layers p4-check
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -158,8 +158,8 @@ layers: $(VENV)/.dev
 pythons: $(VENV)/.base
 	@./.ci/pythons
 
-own-and-newest-python: $(VENV)/.base
-	@./.ci/pythons ends
+newest-python: $(VENV)/.base
+	@./.ci/pythons newest
 
 p4-check: $(VENV)/.dev
 	$(BIN)/python -m dataplane.program.build_check

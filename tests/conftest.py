@@ -17,7 +17,7 @@ from hypothesis import settings
 
 # A busy machine is no failure: slowness shows in --durations, not in a deadline.
 # The same examples in each run, so that a run's result depends on the change alone; `make deep` draws new ones.
-settings.register_profile("millrace", deadline=None, max_examples=50, derandomize=True)
+settings.register_profile("millrace", deadline=None, max_examples=20, derandomize=True)
 settings.register_profile("deep", deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "millrace"))
 

@@ -254,7 +254,7 @@ def in_browser(url: str, seconds: float) -> Mapping[str, Any]:
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         began_s = time.monotonic()
         page.goto(url.replace("/#", "/#", 1))
-        page.wait_for_selector("text=measured links", timeout=60_000)
+        page.wait_for_selector(".verdict:not(.unknown)", timeout=60_000)
         page.keyboard.press("g")
         page.keyboard.press("m")
         page.wait_for_selector("canvas", timeout=60_000)

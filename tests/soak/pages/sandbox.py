@@ -85,7 +85,7 @@ def close_off() -> dict[str, str]:
         "HOME": str(ROOM / "home"),
         "TMPDIR": str(ROOM / "tmp"),
         "PATH": path,
-        "COLUMNS": "160",
+        "COLUMNS": "140",
         "LC_ALL": "C.UTF-8",
         "PYTHONUNBUFFERED": "1",
     }

@@ -26,7 +26,7 @@ from dataplane.local.deadline import LocalDeadline
 from tests.docs.shell_blocks import ROOT, File, ShellBlock, parts_of
 from tests.docs.test_examples import Example, examples_of
 from tests.soak.pages.sandbox import ROOM, close_off
-from tests.soak.pages.shell import Command, commands_of
+from tests.soak.pages.shell import Command, commands_of, stays
 from tests.soak.pages.typing_in import Bash, Done, Python, Terminals, User
 
 Part = File | ShellBlock | Example
@@ -137,7 +137,7 @@ class Reader:
             place = f"{page.relative_to(ROOT)}:{command.line}"
             if command.text.startswith("sudo "):
                 self._note(self._as_root(command, place))
-            elif block.way == "terminals":
+            elif block.way == "terminals" or (block.way == "not run" and stays(command.text)):
                 ends = block.is_in_turn and command is not commands[-1]
                 self._note(_until_well(partial(terminals.run, command, place, ends=ends), command))
             else:

@@ -106,6 +106,11 @@ def is_ready(command: str, output: str) -> bool:
     return match is None or re.search(rf"\b{match['name'] or match['served']}(?: \d+|:) ready", output) is not None
 
 
+def stays(command: str) -> bool:
+    """Return whether a command is a daemon that keeps its terminal until Ctrl-C."""
+    return _DAEMON.search(command) is not None and not re.search(r"&\s*$|--detach", command)
+
+
 class Shell:
     """One bash, fed like a terminal; it returns its own and its children's output in order."""
 

@@ -30,9 +30,9 @@ from controller.network.paths.engineering.demands import demands_of, possible
 from controller.network.paths.engineering.engineer import TrafficEngineer
 from controller.network.paths.engineering.settings import EngineeringSettings
 from controller.network.paths.explicit_routes import explicit_routes
-from controller.network.paths.locating import locate
 from controller.network.paths.membership import Membership
 from controller.network.paths.pins import Pins
+from controller.network.paths.positions import locate
 from controller.network.paths.records.pair_store import PairStore
 from controller.network.paths.records.store import PathStore
 from controller.network.paths.records.values import (

@@ -21,7 +21,8 @@ from controller.apiserver.agents.secret_files import SecretError, secrets_of
 from controller.apiserver.agents.server_clock import ServerClock
 from controller.apiserver.client import ApiClient
 from controller.apiserver.client.values import Listing
-from controller.apiserver.registry.dispatches import Completion, CompletionRequest, NewResult, Pick
+from controller.apiserver.registry.completions import Completion, CompletionRequest, NewResult
+from controller.apiserver.registry.dispatches import Pick
 from controller.apiserver.registry.events import EventType
 from controller.apiserver.resources import Centre, Metadata, Task
 from controller.apiserver.resources import ProbeTask as ProbeTaskResource

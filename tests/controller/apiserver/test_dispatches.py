@@ -7,19 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controller.apiserver.registry.dispatches import (
-    Completion,
-    CompletionRequest,
-    Dispatch,
-    DispatchRequest,
-    NewResult,
-    OtherMember,
-    Pick,
-    TaskState,
-    complete,
-    dispatch,
-    pick,
-)
+from controller.apiserver.registry.completions import Completion, CompletionRequest, NewResult, complete
+from controller.apiserver.registry.dispatches import Dispatch, DispatchRequest, OtherMember, Pick, dispatch, pick
+from controller.apiserver.registry.task_state import TaskState
 from controller.apiserver.resources import Centre, Metadata, Task
 from controller.apiserver.resources.centre import CentreSpec, CentreStatus, UnitType
 from controller.apiserver.resources.hardware import DeviceNeed, Request

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.apiserver.registry.dispatches import Completion
+from controller.apiserver.registry.completions import Completion
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.task import TaskPhase

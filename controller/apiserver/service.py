@@ -34,7 +34,7 @@ from controller.apiserver.resources.kind import Verb
 from controller.apiserver.resources.node import NODE
 from controller.apiserver.resources.pod import POD
 from controller.apiserver.resources.project import Quota
-from controller.apiserver.resources.task import TASK
+from controller.apiserver.resources.task_rules import TASK
 from controller.apiserver.resources.unit_pool import HolderStatus
 from controller.apiserver.watching import WatchCounters, Watching, WatchLimits
 from controller.common.errors import (

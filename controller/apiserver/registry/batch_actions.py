@@ -20,7 +20,7 @@ from controller.apiserver.resources.decision import DECISION
 from controller.apiserver.resources.node import NODE
 from controller.apiserver.resources.pod import POD
 from controller.apiserver.resources.pod_group import POD_GROUP
-from controller.apiserver.resources.task import TASK
+from controller.apiserver.resources.task_rules import TASK
 from controller.apiserver.storage.values import MAX_CHANGES
 from controller.common.errors import ApiError, StaleError
 

@@ -17,7 +17,8 @@ from controller.apiserver.registry.registry import Registry, retried
 from controller.apiserver.registry.task_state import DispatchAnswer, TaskState
 from controller.apiserver.resources.centre import CENTRE
 from controller.apiserver.resources.probe_result import PROBE_RESULT
-from controller.apiserver.resources.task import TASK, Task
+from controller.apiserver.resources.task import Task
+from controller.apiserver.resources.task_rules import TASK
 
 Check = Callable[[TaskState], None]
 

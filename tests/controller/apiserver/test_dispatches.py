@@ -15,17 +15,8 @@ from controller.apiserver.resources.centre import CentreSpec, CentreStatus, Unit
 from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.apiserver.resources.operator_devices import MOST_LETTERS, OperatorDevice, text_of
 from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
-from controller.apiserver.resources.task import (
-    TASK,
-    OperatorCount,
-    Program,
-    ProgramKind,
-    TaskPhase,
-    TaskSpec,
-    UnitChoice,
-    member_reported,
-    reported,
-)
+from controller.apiserver.resources.task import OperatorCount, Program, ProgramKind, TaskPhase, TaskSpec, UnitChoice
+from controller.apiserver.resources.task_rules import TASK, member_reported, reported
 from controller.common.errors import ApiError, InvalidError, NotFoundError, StaleError
 from dataplane.topology.values import DeviceKind
 

@@ -21,7 +21,8 @@ from controller.apiserver.resources.decision import DECISION
 from controller.apiserver.resources.pod import POD, POD_ENDED
 from controller.apiserver.resources.pod_group import GROUP_ENDED, POD_GROUP
 from controller.apiserver.resources.probe_result import PROBE_RESULT
-from controller.apiserver.resources.task import TASK, TASK_ENDED
+from controller.apiserver.resources.task import TASK_ENDED
+from controller.apiserver.resources.task_rules import TASK
 from controller.apiserver.settings import Retention
 from controller.apiserver.storage import Expected
 from controller.apiserver.storage.values import MAX_CHANGES

@@ -17,13 +17,8 @@ from controller.apiserver.quotas import Quotas
 from controller.apiserver.registry import actions, batch_actions, task_actions
 from controller.apiserver.registry.batches import BindingBatch, DispatchBatch
 from controller.apiserver.registry.cache import ResourceCache
-from controller.apiserver.registry.dispatches import (
-    CompletionRequest,
-    DispatchAnswer,
-    DispatchRequest,
-    Pick,
-    TaskState,
-)
+from controller.apiserver.registry.completions import CompletionRequest
+from controller.apiserver.registry.dispatches import DispatchRequest, Pick
 from controller.apiserver.registry.encoding import check_plain, key_of
 from controller.apiserver.registry.evictions import EvictionRequest
 from controller.apiserver.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest, State
@@ -31,6 +26,7 @@ from controller.apiserver.registry.pools.reports import PoolReports
 from controller.apiserver.registry.pools.shares import UnitShares
 from controller.apiserver.registry.registry import Listing, Registry
 from controller.apiserver.registry.selection import How, Selection, Term
+from controller.apiserver.registry.task_state import DispatchAnswer, TaskState
 from controller.apiserver.registry.tenancy import tenants
 from controller.apiserver.resources import KINDS, Kind, Metadata, Resource, UnitPool
 from controller.apiserver.resources.base import R
@@ -38,7 +34,7 @@ from controller.apiserver.resources.kind import Verb
 from controller.apiserver.resources.node import NODE
 from controller.apiserver.resources.pod import POD
 from controller.apiserver.resources.project import Quota
-from controller.apiserver.resources.task import TASK
+from controller.apiserver.resources.task_rules import TASK
 from controller.apiserver.resources.unit_pool import HolderStatus
 from controller.apiserver.watching import WatchCounters, Watching, WatchLimits
 from controller.common.errors import (

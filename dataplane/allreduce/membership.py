@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
-import random
 import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self
 
-import grpc
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,18 +24,16 @@ from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings, TransportName, rings_of
 from dataplane.allreduce.errors import JobRefusedError, RemovedError
 from dataplane.allreduce.job_engine import JobEngine, Values
-from dataplane.allreduce.jobs.codec import decode_downward, encode
+from dataplane.allreduce.jobs.codec import decode_downward
+from dataplane.allreduce.jobs.connection import ServiceConnection
 from dataplane.allreduce.jobs.convergence import Convergence
 from dataplane.allreduce.jobs.messages import (
-    ATTEND,
     Admitted,
     Arrived,
     Completed,
     Finished,
-    Heartbeat,
     Hello,
     Leave,
-    Upward,
 )
 from dataplane.allreduce.membership_state import (
     Begin,
@@ -57,19 +52,12 @@ from dataplane.clock import NS_PER_S
 from dataplane.closing import Closing
 from dataplane.errors import AllReduceError
 from dataplane.rpc.access.settings import TlsSettings
-from dataplane.rpc.backoff import Backoff
-from dataplane.rpc.call_errors import PERMANENT, reason_of
-from dataplane.rpc.channels import open_channel, uncallable
-from dataplane.rpc.options import client_options
+from dataplane.rpc.channels import uncallable
 
 LOGGER = logging.getLogger("millrace.allreduce")
 
 MakeEngine = Callable[[EngineSettings], JobEngine]
 
-_FIRST_HEARTBEAT_S: Final = 0.5
-"""Heartbeat interval before the service has set one."""
-_RETRY_S: Final = 0.2
-_LONGEST_RETRY_S: Final = 2.0
 _MARGIN_S: Final = 5.0
 """Extra hold time beyond the service's limit; the worker then continues, and fails after as long again."""
 _CREATE_S: Final = 30.0
@@ -91,19 +79,23 @@ class Membership(Closing):
         self._state = MembershipState()
         self._changed = threading.Condition()
         self._commanding = threading.RLock()
-        self._outbox: queue.SimpleQueue[Upward] = queue.SimpleQueue()
         self._engine: JobEngine | None = None
         self._barrier: Barrier | None = None
         self._newcomers: tuple[str, ...] = ()
         self._members_before: tuple[str, ...] = ()
         self._failure: AllReduceError | None = None
-        self._connection_problem = "it has not been asked yet"
-        self._heartbeat_s = _FIRST_HEARTBEAT_S
         self._patience_s = _LEAVE_S
         self._held_until_s: float | None = None
         self._is_closing = False
-        self._call: Any = None
-        self._channel = open_channel(address, tls, client_options(int(_LONGEST_RETRY_S * NS_PER_S)))
+        self._connection = ServiceConnection(
+            address,
+            hello.job,
+            tls,
+            greet=self._greeting,
+            take=self._take,
+            idle=self._resume_if_overdue,
+            is_over=self._is_finished_within,
+        )
         self._thread = threading.Thread(target=self._run, name=f"millrace-member-{hello.host}", daemon=True)
 
     @classmethod
@@ -293,15 +285,12 @@ class Membership(Closing):
         if was_closing:
             return
         item = 0 if self._engine is None else self._engine.retire()
-        if self._failure is None and not self._connection_problem:
-            self._send(Leave(item))
+        if self._failure is None and not self._connection.problem:
+            self._connection.send(Leave(item))
             self._drain()
         if self._engine is not None:
             self._engine.close()
-        call = self._call
-        if call is not None:
-            call.cancel()
-        self._channel.close()
+        self._connection.close()
         if self._thread is not threading.current_thread():
             self._thread.join(_LEAVE_S)
 
@@ -346,21 +335,15 @@ class Membership(Closing):
         present = self._state.present
         if not present:
             return (
-                f"no answer from the job service at {self._address} within {deadline_s:g} s: {self._connection_problem}"
+                f"no answer from the job service at {self._address} within {deadline_s:g} s: {self._connection.problem}"
             )
         there = f"{len(present)} of {self._hello.workers} workers were there ({' '.join(present)})"
         return f"it did not start within {deadline_s + _CREATE_S:g} s; {there}"
 
     def _run(self) -> None:
-        """Keep talking to the service until there is no job, over as many connections as it takes."""
-        backoff = Backoff(int(_RETRY_S * NS_PER_S), int(_LONGEST_RETRY_S * NS_PER_S), random.Random())
+        """Keep talking to the service until there is no job."""
         try:
-            while not self._is_finished():
-                if self._run_connection():
-                    backoff.reset()
-                self._resume_if_overdue()
-                with self._changed:
-                    self._changed.wait_for(self._is_finished, backoff.next_s())
+            self._connection.run()
         except AllReduceError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001 - in any case: no caller may wait for a thread that has ended
@@ -369,52 +352,26 @@ class Membership(Closing):
     def _is_finished(self) -> bool:
         return self._failure is not None or self._is_closing
 
-    def _run_connection(self) -> bool:
-        """Talk to the service over one connection until it ends; return whether the service sent anything."""
-        outbox = self._outbox = queue.SimpleQueue()
-        self._call = self._channel.stream_stream(ATTEND, None, None)(self._outgoing(outbox))
-        was_heard = False
-        try:
-            for message in self._call:
-                was_heard, self._connection_problem = True, ""
-                with self._commanding:
-                    before = self._state.members
-                    commands = self._state.take(decode_downward(message))
-                    self._tell_members(before)
-                    self._execute(commands)
-            self._note("it ended the connection")
-        except grpc.RpcError as error:
-            call = cast(grpc.Call, error)
-            self._note(reason_of(call))
-            if call.code() in PERMANENT:
-                raise AllReduceError(f"job service at {self._address}: {reason_of(call)}") from error
-        return was_heard
+    def _is_finished_within(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(self._is_finished, seconds)
+
+    def _greeting(self) -> Hello:
+        admitted = self._state.admitted
+        return replace(self._hello, number=None if admitted is None else admitted.number)
+
+    def _take(self, message: bytes) -> None:
+        """Follow a message of the service."""
+        with self._commanding:
+            before = self._state.members
+            commands = self._state.take(decode_downward(message))
+            self._tell_members(before)
+            self._execute(commands)
 
     def _tell_members(self, before: tuple[str, ...]) -> None:
         told = describe_members(before, self._state.members)
         if told is not None and not self._is_closing:
             LOGGER.info("job %s: %s", self._hello.job, told)
-
-    def _note(self, trouble: str) -> None:
-        if trouble != self._connection_problem and not self._is_finished():
-            LOGGER.warning("job %s: the job service at %s: %s", self._hello.job, self._address, trouble)
-        self._connection_problem = trouble
-
-    def _outgoing(self, outbox: queue.SimpleQueue[Upward]) -> Iterator[bytes]:
-        """Yield pending messages, and heartbeats often enough to stay alive."""
-        admitted = self._state.admitted
-        number = None if admitted is None else admitted.number
-        yield encode(replace(self._hello, number=number))
-        while self._outbox is outbox and self._failure is None:
-            try:
-                message: Upward = outbox.get(timeout=self._heartbeat_s)
-            except queue.Empty:
-                self._resume_if_overdue()
-                message = Heartbeat()
-            yield encode(message)
-
-    def _send(self, message: Upward) -> None:
-        self._outbox.put(message)
 
     def _resume_if_overdue(self) -> None:
         until_s = self._held_until_s
@@ -440,7 +397,7 @@ class Membership(Closing):
                     self._use_barrier(command)
 
     def _begin(self, admitted: Admitted) -> None:
-        self._heartbeat_s = admitted.heartbeat_ns / NS_PER_S
+        self._connection.heartbeat_s = admitted.heartbeat_ns / NS_PER_S
         settings = EngineSettings(
             aggregator=admitted.aggregator,
             job=admitted.number,
@@ -469,7 +426,7 @@ class Membership(Closing):
             self._changed.notify_all()
 
     def _report_when_complete(self, item: int) -> None:
-        self.engine.when_complete(item, lambda: self._send(Completed(item)))
+        self.engine.when_complete(item, lambda: self._connection.send(Completed(item)))
 
     def _use_barrier(self, command: EnterBarrier | RunUntil | Resume) -> None:
         barrier = self._barrier
@@ -479,9 +436,9 @@ class Membership(Closing):
             case EnterBarrier(barrier=number):
                 limit_s = command.limit_ns / NS_PER_S + _MARGIN_S
                 self._held_until_s = time.monotonic() + limit_s
-                self._send(Arrived(number, barrier.enter(limit_s + _MARGIN_S)))
+                self._connection.send(Arrived(number, barrier.enter(limit_s + _MARGIN_S)))
             case RunUntil(barrier=number, count=count):
-                barrier.run_until(count, lambda item: self._send(Finished(number, count, item)))
+                barrier.run_until(count, lambda item: self._connection.send(Finished(number, count, item)))
             case Resume():
                 self._held_until_s = None
                 self._members_before = self._state.members
@@ -492,6 +449,7 @@ class Membership(Closing):
             if self._failure is None:
                 self._failure = error
             self._changed.notify_all()
+        self._connection.stop()
         if self._engine is not None and not self._is_closing:
             self._engine.fail(error)
         if self._barrier is not None:

@@ -16,10 +16,12 @@ from controller.apiserver.client.place import Place, find_place
 from controller.apiserver.client.resuming import WatchProgress
 from controller.apiserver.client.values import Event, Listing
 from controller.apiserver.registry.batches import BindingBatch, BindingOutcomes, DispatchBatch, DispatchOutcomes
-from controller.apiserver.registry.dispatches import CompletionRequest, DispatchAnswer, DispatchRequest, Pick
+from controller.apiserver.registry.completions import CompletionRequest
+from controller.apiserver.registry.dispatches import DispatchRequest, Pick
 from controller.apiserver.registry.evictions import EvictionRequest
 from controller.apiserver.registry.placements import BindingRequest, NewDecision, PlacementAnswer, ReleaseRequest
 from controller.apiserver.registry.pools.shares import UnitShares
+from controller.apiserver.registry.task_state import DispatchAnswer
 from controller.apiserver.resources import UnitPool
 from controller.apiserver.resources.base import R
 from controller.apiserver.resources.nic import NicModeAnswer, NicModeRequest

@@ -9,17 +9,18 @@ from typing import Any, Final, TypeVar
 from controller.apiserver.registry import batches
 from controller.apiserver.registry.actions import Written, placement_answer, placement_written, write_each
 from controller.apiserver.registry.batches import BindingBatch, DispatchBatch
-from controller.apiserver.registry.dispatches import DispatchAnswer, DispatchRequest, TaskState
+from controller.apiserver.registry.dispatches import DispatchRequest
 from controller.apiserver.registry.encoding import key_of
 from controller.apiserver.registry.placements import BindingRequest, NewDecision, PlacementAnswer, State
 from controller.apiserver.registry.registry import Registry, retried
 from controller.apiserver.registry.task_actions import dispatch_answer, dispatch_written, predecessors_of
+from controller.apiserver.registry.task_state import DispatchAnswer, TaskState
 from controller.apiserver.resources.centre import CENTRE
 from controller.apiserver.resources.decision import DECISION
 from controller.apiserver.resources.node import NODE
 from controller.apiserver.resources.pod import POD
 from controller.apiserver.resources.pod_group import POD_GROUP
-from controller.apiserver.resources.task import TASK
+from controller.apiserver.resources.task_rules import TASK
 from controller.apiserver.storage.values import MAX_CHANGES
 from controller.common.errors import ApiError, StaleError
 

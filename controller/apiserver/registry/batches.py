@@ -14,8 +14,9 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from controller.apiserver.registry import dispatches, placements
-from controller.apiserver.registry.dispatches import DispatchAnswer, DispatchRequest, TaskState
+from controller.apiserver.registry.dispatches import DispatchRequest
 from controller.apiserver.registry.placements import BindingRequest, NewDecision, PlacementAnswer, State
+from controller.apiserver.registry.task_state import DispatchAnswer, TaskState
 from controller.apiserver.resources.base import Count, Line
 from controller.common.errors import ApiError, StaleError
 from dataplane.config import Strict

@@ -7,21 +7,18 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from controller.apiserver.registry import dispatches
+from controller.apiserver.registry import completions, dispatches
 from controller.apiserver.registry.actions import Written, find, write_together
-from controller.apiserver.registry.dispatches import (
-    CompletionRequest,
-    DispatchAnswer,
-    DispatchRequest,
-    Pick,
-    TaskState,
-)
+from controller.apiserver.registry.completions import CompletionRequest
+from controller.apiserver.registry.dispatches import DispatchRequest, Pick
 from controller.apiserver.registry.encoding import key_of
 from controller.apiserver.registry.placements import NewDecision
 from controller.apiserver.registry.registry import Registry, retried
+from controller.apiserver.registry.task_state import DispatchAnswer, TaskState
 from controller.apiserver.resources.centre import CENTRE
 from controller.apiserver.resources.probe_result import PROBE_RESULT
-from controller.apiserver.resources.task import TASK, Task
+from controller.apiserver.resources.task import Task
+from controller.apiserver.resources.task_rules import TASK
 
 Check = Callable[[TaskState], None]
 
@@ -58,7 +55,7 @@ async def complete(registry: Registry, request: CompletionRequest, check: Check)
     async def once() -> DispatchAnswer:
         state = await _state(registry, {item.task for item in request.completions})
         check(state)
-        made = dispatches.complete(state, request, registry.now_ns())
+        made = completions.complete(state, request, registry.now_ns())
         return await _write(registry, state, made, request.decision)
 
     return await retried(once, "completion")

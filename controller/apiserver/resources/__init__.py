@@ -16,7 +16,8 @@ from controller.apiserver.resources.probe_result import PROBE_RESULT, ProbeResul
 from controller.apiserver.resources.probe_task import PROBE_TASK, ProbeTask
 from controller.apiserver.resources.project import PROJECT, Project
 from controller.apiserver.resources.scoring_policy import SCORING_POLICY, ScoringPolicy
-from controller.apiserver.resources.task import TASK, Task
+from controller.apiserver.resources.task import Task
+from controller.apiserver.resources.task_rules import TASK
 from controller.apiserver.resources.unit_pool import UNIT_POOL, UnitPool
 
 KINDS: Final = KindTable(

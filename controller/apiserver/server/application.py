@@ -13,10 +13,12 @@ from litestar.params import FromPath, JSONBody
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from controller.apiserver.access import check_tokens
-from controller.apiserver.registry.dispatches import CompletionRequest, DispatchAnswer, DispatchRequest, Pick
+from controller.apiserver.registry.completions import CompletionRequest
+from controller.apiserver.registry.dispatches import DispatchRequest, Pick
 from controller.apiserver.registry.evictions import EvictionRequest
 from controller.apiserver.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest
 from controller.apiserver.registry.pools.shares import UnitShares
+from controller.apiserver.registry.task_state import DispatchAnswer
 from controller.apiserver.resources import KINDS, UnitPool
 from controller.apiserver.resources.unit_pool import HolderStatus
 from controller.apiserver.server.answers import HealthAnswer, TokenList

@@ -17,7 +17,7 @@ from controller.apiserver.resources.centre import CENTRE
 from controller.apiserver.resources.nic import NicModeAnswer, NicModeRequest
 from controller.apiserver.resources.node import NODE
 from controller.apiserver.resources.pod import POD
-from controller.apiserver.resources.task import TASK
+from controller.apiserver.resources.task_rules import TASK
 from controller.apiserver.service import Service
 from controller.apiserver.sessions.board import Session, SessionBoard
 from controller.apiserver.sessions.frames import KEEP_ALIVE, Frame, FrameDecoder, Stream, error_frame, error_of

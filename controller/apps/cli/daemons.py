@@ -82,7 +82,7 @@ def controller_status(
     """Show whether the switches hold what they should and, of a controller in a pair, its role."""
     import asyncio  # noqa: PLC0415 - as the rest, only for this command
 
-    from controller.apps.cli.shared.role import role_rows  # noqa: PLC0415
+    from controller.apps.cli.shared.daemon_rows import role_rows  # noqa: PLC0415
     from controller.network.status.service import ADDRESS, ControllerClient, ControllerClientSettings  # noqa: PLC0415
     from controller.network.status.values import ControllerStatus  # noqa: PLC0415
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from controller.cluster.hardware.cluster import Cluster
-from controller.cluster.hardware.fitting import choose, fits
+from controller.cluster.hardware.fitting import Missing, Refusal, choose, fits
 from controller.cluster.hardware.fragments import fragments
 from controller.cluster.hardware.nodes import node_of, node_of_machine, nodes_of
-from controller.cluster.hardware.refusals import Missing, Refusal
 from controller.cluster.hardware.requests import ACCELERATORS, WHOLE, DeviceRequest, Request
 from controller.cluster.hardware.values import Device, DeviceShare, Node, Shares
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from controller.cluster.hardware.errors import HardwareError
-from controller.cluster.hardware.fitting import choose, fits
-from controller.cluster.hardware.refusals import Refusal
+from controller.cluster.hardware.fitting import Refusal, choose, fits
 from controller.cluster.hardware.requests import Request
 from controller.cluster.hardware.values import NOTHING, Node, Shares
 

@@ -10,11 +10,35 @@ same devices in several sizes may be refused although another order would fit.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from controller.cluster.hardware.errors import HardwareError
-from controller.cluster.hardware.refusals import Missing, Refusal
 from controller.cluster.hardware.requests import WHOLE, DeviceRequest, Request
 from controller.cluster.hardware.values import Device, DeviceShare, Node, Shares, in_order
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A resource that a node lacks: `wanted` of `unit`, of which `free` are available."""
+
+    resource: str
+    wanted: int
+    free: int
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.resource}: {self.wanted} {self.unit} wanted, {self.free} free"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The reasons why a request does not fit, one per short resource; never empty."""
+
+    node: str
+    missing: tuple[Missing, ...]
+
+    def __str__(self) -> str:
+        return f"{self.node}: {'; '.join(map(str, self.missing))}"
 
 
 def fits(node: Node, held: Shares, request: Request) -> Refusal | None:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from controller.learning.agent.purpose import Kind, MadeFor
 from controller.learning.environment.settings import Gain
-from controller.learning.policy.live import LearnSettings, LiveNetwork, LiveSettings
+from controller.learning.policy.live import LiveNetwork
+from controller.learning.policy.settings import LearnSettings, LiveSettings
 from controller.learning.values import Observation
 from controller.scheduling.framework.lessons import Outcome, Standing
 

@@ -10,9 +10,10 @@ import numpy as np
 from controller.cluster.hardware import Cluster, Node
 from controller.learning.agent.purpose import MadeFor
 from controller.learning.policy.learning import LearningPolicy
-from controller.learning.policy.live import Answer, LiveSettings
+from controller.learning.policy.live import Answer
 from controller.learning.policy.observing import observe
 from controller.learning.policy.ranking import points_of, reasons_of, usual_of
+from controller.learning.policy.settings import LiveSettings
 from controller.learning.values import Observation
 from controller.scheduling.framework.lessons import Note
 from controller.scheduling.framework.plugins import PODS, make_policy

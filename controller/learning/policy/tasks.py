@@ -11,8 +11,9 @@ from controller.common.errors import SchedulerError
 from controller.learning.agent.purpose import MadeFor
 from controller.learning.policy.centres import Centres, observe
 from controller.learning.policy.learning import LearningPolicy
-from controller.learning.policy.live import Answer, LiveSettings
+from controller.learning.policy.live import Answer
 from controller.learning.policy.ranking import points_of, reasons_of, usual_of
+from controller.learning.policy.settings import LiveSettings
 from controller.learning.values import Observation
 from controller.scheduling.framework.plugins import TASKS, make_policy
 from controller.scheduling.framework.policies import MOST_POINTS, Longs, Score

@@ -14,7 +14,8 @@ from controller.learning.environment.view import NodesView
 from controller.learning.errors import LearningError
 from controller.learning.heuristics.pool import DataLocal, FastOnly, LeastLoaded, Random, RoundRobin
 from controller.learning.policy.learning import LearningPolicy
-from controller.learning.policy.live import Answer, LiveSettings
+from controller.learning.policy.live import Answer
+from controller.learning.policy.settings import LiveSettings
 from controller.learning.values import Chooser, Observation
 from controller.memory.pool.catalogue import Catalogue
 from controller.memory.pool.observing import example

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from controller.learning.policy.live import LiveSettings
+from controller.learning.policy.settings import LiveSettings
 from controller.memory.messages import Name
 from controller.memory.pool.values import Writes
 from dataplane.config import Settings

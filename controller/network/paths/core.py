@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
 from collectors.values import FlowKey, LinkStatus, Snapshot
-from controller.common.errors import PathError, StaleDrainsError, StorageError
-from controller.network.algorithms.link_table import Flags, Longs
-from controller.network.intents import FlowSpec, RouteSet, WeightedRoute
+from controller.common.errors import PathError, StorageError
+from controller.network.algorithms.link_table import Longs
+from controller.network.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from controller.network.links.loss_failures import LossFailureDetector
+from controller.network.paths.avoidance import Avoidance
 from controller.network.paths.balancing.balancer import Balancer, weights_on
-from controller.network.paths.balancing.flows import measured_flows, report_flows
-from controller.network.paths.balancing.forwarding import Forwarding
-from controller.network.paths.balancing.values import MeasuredFlow, Rebalance
-from controller.network.paths.deciding.backups import Backups
-from controller.network.paths.deciding.decide import Assignment, Decision, Verdict
+from controller.network.paths.balancing.values import Rebalance
+from controller.network.paths.deciding.decide import Decision, Verdict
 from controller.network.paths.deciding.decider import Decider
-from controller.network.paths.deciding.evacuation import Avoided, Choose, Evacuation, ReportedLinks
 from controller.network.paths.deciding.graph import Network, Path
 from controller.network.paths.deciding.located import LocatedFlows
-from controller.network.paths.draining import DrainForecast, Present, staying
 from controller.network.paths.drains import Drains
-from controller.network.paths.engineering.demands import demands_of, possible
+from controller.network.paths.engineering.demands import possible
 from controller.network.paths.engineering.engineer import TrafficEngineer
 from controller.network.paths.engineering.settings import EngineeringSettings
-from controller.network.paths.explicit_routes import explicit_routes
-from controller.network.paths.locating import locate
-from controller.network.paths.membership import Membership
-from controller.network.paths.pins import Pins
+from controller.network.paths.positions import FlowPositions
 from controller.network.paths.records.pair_store import PairStore
 from controller.network.paths.records.store import PathStore
 from controller.network.paths.records.values import (
     Assigned,
-    Drain,
     DrainChange,
     DrainEffect,
     DrainList,
@@ -46,7 +38,6 @@ from controller.network.paths.records.values import (
     HistoryQuery,
 )
 from controller.network.paths.round_result import RoundResult
-from controller.network.paths.seen_flows import SeenFlows, SeenRows, is_probe
 from controller.network.paths.settings import DecideSettings, ManagedFlow
 from controller.network.paths.telemetry_load import DEFAULT_PACKET_BYTES
 from dataplane.clock import Clock
@@ -68,7 +59,7 @@ class PathServerCore:
     `clock` only bounds how long traffic engineering computes; without one it is not bounded.
     """
 
-    membership: type[Membership] = Membership
+    kind_of_positions: type[FlowPositions] = FlowPositions
     """Replaced by the tests' reference."""
 
     def __init__(
@@ -91,24 +82,21 @@ class PathServerCore:
         self.counters: Counter[str] = Counter()
         self.last_problem: str | None = None
         self._store = store
-        rates = {flow.spec: flow.rate_bps for flow in flows}
-        self._seen = SeenFlows(self.network, rates)
-        self._pins = Pins(topology)
-        self._drains = Drains(topology)
-        self._members = self.membership(
-            self.network, self._seen, rates, self.counters, most=max_flows, forget_after_ns=forget_after_ns
+        self.positions = self.kind_of_positions(
+            self.network,
+            settings,
+            flows,
+            self.counters,
+            max_flows=max_flows,
+            forget_after_ns=forget_after_ns,
+            is_engineered=engineering is not None,
         )
-        self._managed = self._members.flows
-        self._assigned: dict[FlowSpec, Assigned] = {}
-        self._moved_ns: dict[FlowSpec, int] = {}
         self._snapshot: Snapshot | None = None
         self._located: LocatedFlows | None = None
         self._prepared_for: Longs = np.zeros(0, np.int64)
-        self._reported, self._is_reported = ReportedLinks(), False
+        self._is_reported = False
         self._loss_failures = LossFailureDetector(settings.dead_loss, settings.dead_loss_samples)
-        self._backups = Backups(self.network.table)
-        self._evacuation = Evacuation(self._backups, self._reported, return_after_ns=settings.return_after_ns)
-        self._forecast = DrainForecast(self._decider, self._evacuation, self._pins, self._seen)
+        self._avoidance = Avoidance(self._decider, self.positions, return_after_ns=settings.return_after_ns)
         self.engineer: TrafficEngineer | None = None
         self._balancer = Balancer(self.network, settings)
         self._engineering, self._clock = engineering, clock
@@ -120,7 +108,7 @@ class PathServerCore:
     @property
     def flows(self) -> int:
         """Number of managed flows."""
-        return len(self._managed)
+        return len(self.positions.managed)
 
     def outgrows(self, grown: Mapping[FlowKey, float]) -> bool:
         """Return whether flows have grown since the last round beyond what a link can carry.
@@ -131,9 +119,8 @@ class PathServerCore:
 
     def _outgrows_a_link(self, key: FlowKey, more_hz: float) -> bool:
         """Return whether `more_hz` measured packets would push a link on a flow's path above its rate."""
-        flow = self._seen.flow_of(key)
-        path = None if flow is None else self._path(flow, None)
-        if path is None or len(path) < 2 or is_probe(key):
+        path = self.positions.expected(key)
+        if path is None or len(path) < 2:
             return False
         watch = self.settings.watch
         more_bps = 8 * DEFAULT_PACKET_BYTES * more_hz * (1 if watch is None else watch.sample_every)
@@ -145,7 +132,7 @@ class PathServerCore:
         result = self.decide(snapshot, now_ns, out_of_turn=out_of_turn)
         if self._located is not None:
             paths = self._located.paths()
-            self._backups.prepare(paths)
+            self._avoidance.backups.prepare(paths)
             if result is None and not out_of_turn:
                 ends = ((path[0], path[-1]) for path in paths)
                 self.network.prepare(ends, self.settings.candidates, _PREPARED_A_ROUND)
@@ -158,10 +145,10 @@ class PathServerCore:
             return
         paths = located.paths()
         for path in paths:
-            if not self._backups.has(path):
+            if not self._avoidance.backups.has(path):
                 if is_enough():
                     return
-                self._backups.prepare((path,))
+                self._avoidance.backups.prepare((path,))
         for path in paths:
             ends = path[0], path[-1]
             if not self.network.is_prepared(ends):
@@ -177,23 +164,23 @@ class PathServerCore:
         saves later rounds time.
         """
         self._snapshot = snapshot = self._loss_failures.confirmed(snapshot)
-        forgotten = self._follow_flows(snapshot, now_ns)
+        forgotten = self.positions.follow(snapshot, now_ns)
         if not self._is_reported:
             # After a restart the controller's reports to the collector count, until it reports here.
-            self._reported.watch(snapshot.statuses, self.network.table.link_number.keys())
-        self._observe(snapshot)
+            self._avoidance.watch(snapshot.statuses)
+        self._avoidance.observe(snapshot)
         if self.is_following:
             self._follow(snapshot, now_ns)
             return None
-        decisions = [*self._evacuate(snapshot, now_ns), *self._come_back(snapshot, now_ns)]
+        decisions = [*self._avoidance.leave(snapshot, now_ns), *self._avoidance.come_back(snapshot, now_ns)]
         if self.engineer is not None:
             engineered = self._engineer(self.engineer, snapshot, now_ns)
             return self._publish(decisions) if decisions or engineered or forgotten else None
-        self._located = current = self.current(snapshot, now_ns)
+        self._located = current = self.positions.current(snapshot, now_ns)
         self._decider.locate(current)
         more = self._decider.step(now_ns, confirming=not out_of_turn)
         for decision in more:
-            self._apply(decision)
+            self.positions.apply(decision)
         changes = self._rebalance(snapshot, now_ns, moved=bool(decisions or more), confirming=not out_of_turn)
         if not decisions and not more and not forgotten and not changes:
             return None
@@ -212,39 +199,22 @@ class PathServerCore:
         """Compute what a decision needs, and decide nothing: the flows are where the other path server puts them."""
         with suppress(StorageError):  # shown by the lease's own status; the next round tries again
             self._adopt()
-        current = self.current(snapshot, now_ns)
+        current = self.positions.current(snapshot, now_ns)
         self._decider.locate(current)
         self._decider.watch(now_ns)
         paths = current.paths()
-        self._backups.prepare(paths)
+        self._avoidance.backups.prepare(paths)
         self.network.prepare(((path[0], path[-1]) for path in paths), self.settings.candidates, _PREPARED_A_ROUND)
 
     def _adopt(self) -> None:
         """Take over what the other path server of the pair has saved, if it has; measurements stay."""
         if not isinstance(self._store, PairStore) or not self._store.refresh():
             return
-        for saved in (self._assigned, self._moved_ns, self._pins.paths, self.decisions, self.rebalances):
-            saved.clear()
-        self._evacuation.clear()
+        self.decisions.clear()
+        self.rebalances.clear()
+        self.positions.clear()
+        self._avoidance.clear()
         self.routes = self._restore(self._engineering, self._clock)
-
-    def _observe(self, snapshot: Snapshot) -> None:
-        self._decider.observe(snapshot, self._reported.down, self._drains.links)
-
-    @property
-    def _avoided(self) -> Avoided:
-        """The links that flows must leave, by the last snapshot."""
-        return Avoided(self._decider.dead_links(), self._drains.links)
-
-    def _follow_flows(self, snapshot: Snapshot, now_ns: int) -> bool:
-        """Add the flows that telemetry shows, drop those not seen for long; return whether that dropped a route."""
-        members, pinned = self._members, self._pins.paths
-        replaced = members.discover(self._seen.rows(snapshot), {**self._assigned, **pinned}, now_ns)
-        forgotten = members.forget(pinned, now_ns)
-        for flow in (*replaced, *forgotten):
-            self._moved_ns.pop(flow, None)
-        routed = [flow for flow in forgotten if self._assigned.pop(flow, None) is not None]
-        return bool(routed)
 
     def link_changed(self, link: LinkKey, now_ns: int, *, up: bool) -> RoundResult | None:
         """Note that a link went down or came back; return the routes around it, None if no route changes.
@@ -254,9 +224,9 @@ class PathServerCore:
         if link not in self.network.table.link_number:
             raise PathError(f"topology {self.network.topology.name} has no link {link} between switches")
         if up:
-            self._reported.by_hand.discard(link)
+            self._avoidance.reported.by_hand.discard(link)
             return None
-        self._reported.by_hand.add(link)
+        self._avoidance.reported.by_hand.add(link)
         if self._snapshot is None or self.is_following:
             return None
         return self._leave_dead_links(self._snapshot, now_ns)
@@ -268,7 +238,7 @@ class PathServerCore:
         until the next call.
         """
         self._is_reported = True
-        went_down = self._reported.watch(statuses, self.network.table.link_number.keys())
+        went_down = self._avoidance.watch(statuses)
         if not went_down or self._snapshot is None or self.is_following:
             return None
         return self._leave_dead_links(self._snapshot, now_ns)
@@ -279,15 +249,15 @@ class PathServerCore:
         Raise NoSuchPathError for a path that is not the flow's, DeadPathError for one with a dead or drained link,
         PathError for a flow that cannot be managed.
         """
-        self._check_pinnable(flow)
-        if self._pins.holds(flow, path):
+        positions, pins = self.positions, self.positions.pins
+        positions.check(flow)
+        if pins.holds(flow, path):
             return None
-        avoided = Avoided(self._decider.dead_links() | self._reported.down, self._drains.links)
-        decision = self._pins.hold(flow, self._present_path(flow, path), path, avoided, now_ns)
-        self._evacuation.forget(flow)
-        self._seen.name(flow)
-        self._managed.add((flow,), now_ns)
-        self._apply(decision)
+        present = positions.present(flow, self._snapshot, path)
+        decision = pins.hold(flow, present, path, self._avoidance.unusable, now_ns)
+        self._avoidance.stay(flow)
+        positions.admit(flow, now_ns)
+        positions.apply(decision)
         return self._publish([decision])
 
     def release(self, flow: FlowSpec, now_ns: int) -> RoundResult:
@@ -296,17 +266,9 @@ class PathServerCore:
         It follows base or weighted routes at once if its path is one of the base paths, if traffic is engineered, and
         if it is managed only for its pin: it names ports, and the settings list no flows.
         """
-        path = self._pins.release(flow)
-        self._evacuation.forget(flow)
-        self._moved_ns.pop(flow, None)  # a user's request starts no hold-down
-        is_part = not self._members.listed and flow != FlowSpec(flow.src_host, flow.dst_host)
-        if is_part:
-            self._seen.forget(flow)
-            self._managed.discard(flow)
-        present = self._present_path(flow, path)
-        if is_part or self.engineer is not None or self.network.is_base(present):
-            self._assigned.pop(flow, None)
-        then = self._present_path(flow, path)
+        path = self.positions.pins.release(flow)
+        self._avoidance.stay(flow)
+        present, then = self.positions.let_go(flow, self._snapshot, path)
         reason = f"released: no longer pinned to {'-'.join(path)}"
         return self._publish([Decision(now_ns, flow, present, then, (), reason)])
 
@@ -319,12 +281,12 @@ class PathServerCore:
         effect, after = self._foreseen(change, now_ns)
         if not effect.is_change:
             return effect, None
-        self._drains = after
-        snapshot = self._state(now_ns)
-        self._observe(snapshot)
-        decisions = self._evacuate(snapshot, now_ns)
+        avoidance, snapshot = self._avoidance, self._state(now_ns)
+        avoidance.drains = after
+        avoidance.observe(snapshot)
+        decisions = avoidance.leave(snapshot, now_ns)
         if not change.drained:
-            decisions += self._come_back(snapshot, now_ns)
+            decisions += avoidance.come_back(snapshot, now_ns)
         if self.engineer is not None:
             self._engineer(self.engineer, snapshot, now_ns)
             result = self._publish(decisions)
@@ -339,13 +301,11 @@ class PathServerCore:
     @property
     def drained(self) -> int:
         """Number of drained elements."""
-        return len(self._drains.elements)
+        return len(self._avoidance.drains.elements)
 
     def drains(self, now_ns: int) -> DrainList:
         """Return the drained elements and the flows that stay on them."""
-        drains, snapshot = self._drains, self._state(now_ns)
-        stays = staying(self._on_links(drains.links, snapshot, now_ns), (), drains)
-        return DrainList(tuple(drains.elements.values()), stays, drains.revision)
+        return self._avoidance.drained(self._state(now_ns), now_ns)
 
     def _state(self, now_ns: int) -> Snapshot:
         """Return the last snapshot; before the first, one that knows nothing."""
@@ -353,50 +313,19 @@ class PathServerCore:
 
     def _foreseen(self, change: DrainChange, now_ns: int) -> tuple[DrainEffect, Drains]:
         """Return a change's effect by the present state, and the drains after it."""
-        before, snapshot = self._drains, self._state(now_ns)
-        if change.revision not in {None, before.revision}:
-            raise StaleDrainsError("the drains have changed since this was shown: look again")
-        drain = Drain(before.name(change.element), now_ns, change.by, change.note)
-        after = before.changed(drain, is_drained=change.drained)
-        present = Present(snapshot, now_ns, self.current(snapshot, now_ns), self._ours, self._chooser(snapshot))
-        self._decider.observe(snapshot, self._reported.down, after.links)
-        try:
-            effect = self._forecast.effect(drain.element, before, after, present)
-        finally:
-            self._observe(snapshot)
+        snapshot = self._state(now_ns)
+        effect, after = self._avoidance.foresee(change, snapshot, now_ns)
         if self.engineer is None:
             return effect, after
-        dead = self._decider.dead_links()
-        now, then = self.engineer.foresee(*self._demands(snapshot, after), dead, after.links, now_ns)
+        demands, dead = self.positions.demands(snapshot, after.elements.keys()), self._decider.dead_links()
+        now, then = self.engineer.foresee(*demands, dead, after.links, now_ns)
         effect = replace(effect, fullest_before=None, fullest_after=None)
         return replace(effect, utilisation_before=now, utilisation_after=then), after
 
-    def _present_path(self, flow: FlowSpec, default: Path) -> Path:
-        """Return the path that a flow is on, the default where no base path is known either."""
-        return self._path(flow, None if self._snapshot is None else self._seen_path(flow, self._snapshot)) or default
-
-    def _seen_path(self, flow: FlowSpec, snapshot: Snapshot) -> Path | None:
-        """Return the path that a flow was last seen on."""
-        rows = self._seen.rows(snapshot)
-        (places,) = np.nonzero(rows.codes == self._seen.code(flow))
-        return rows.book.paths[rows.flow_paths[places[0]]] if len(places) else None
-
-    def _check_pinnable(self, flow: FlowSpec) -> None:
-        topology = self.network.topology
-        is_known = flow.src_host in topology.attachment and flow.dst_host in topology.attachment
-        if (
-            not is_known
-            or len(set(self.network.ends(flow.src_host, flow.dst_host))) < 2
-            or not self._members.manages(flow)
-        ):
-            raise PathError(self._why_not(flow))
-        if self._members.is_full and flow not in self._managed:
-            raise PathError(f"the limit of {self._members.most} managed flows is reached")
-
     def _leave_dead_links(self, snapshot: Snapshot, now_ns: int) -> RoundResult | None:
         """Only evacuate dead links: the last snapshot was already evaluated when it arrived."""
-        self._observe(snapshot)
-        decisions = self._evacuate(snapshot, now_ns)
+        self._avoidance.observe(snapshot)
+        decisions = self._avoidance.leave(snapshot, now_ns)
         if self.engineer is not None:
             engineered = self._engineer(self.engineer, snapshot, now_ns)
             return self._publish(decisions) if decisions or engineered else None
@@ -405,18 +334,18 @@ class PathServerCore:
 
     def _give_up_weights(self, now_ns: int) -> list[Rebalance]:
         """Change weights of groups that lead over links which are dead or drained."""
-        avoided = self._avoided
-        return self._balancer.avoid(avoided.dead, self._reported.watched.keys(), now_ns, avoided.drained)
+        avoided, known = self._avoidance.avoided, self._avoidance.reported.watched.keys()
+        return self._balancer.avoid(avoided.dead, known, now_ns, avoided.drained)
 
     def _rebalance(self, snapshot: Snapshot, now_ns: int, *, moved: bool, confirming: bool) -> list[Rebalance]:
         """Change weights of groups: off dead links at once, otherwise where no flow moved that would have helped."""
         balancer, beliefs = self._balancer, self._decider.beliefs
         changes = self._give_up_weights(now_ns)
         if self.settings.balance.enabled and not changes:
-            last_ns = now_ns if moved else max(self._moved_ns.values(), default=None)
+            last_ns = now_ns if moved else self.positions.last_move_ns
             changes = balancer.step(
                 beliefs,
-                lambda forwarding: self._measured_flows(snapshot, forwarding),
+                lambda forwarding: self.positions.measured_flows(snapshot, forwarding),
                 now_ns,
                 last_move_ns=last_ns,
                 confirming=confirming,
@@ -425,90 +354,16 @@ class PathServerCore:
             self._decider.rebalanced(now_ns)
         return changes
 
-    def _measured_flows(self, snapshot: Snapshot, forwarding: Forwarding) -> list[MeasuredFlow]:
-        """Return the traffic on weights and base routes: measured flows without an explicit path, and reports."""
-        seen = self._seen.rows(snapshot)
-        measured = measured_flows(seen, self.network, ~self._explicit(seen), self.settings.stale_after_ns)
-        watch = self.settings.watch
-        return measured if watch is None else [*measured, *report_flows(seen, self.network, watch, forwarding.path)]
-
-    def _explicit(self, seen: SeenRows) -> Flags:
-        """Return which 5-tuples have an explicit path, their own or that of all traffic between their hosts."""
-        explicit = [self._seen.code(flow) for flow in self._assigned]
-        return np.isin(seen.pair, explicit) | np.isin(seen.code, explicit)
-
     def _engineer(self, engineer: TrafficEngineer, snapshot: Snapshot, now_ns: int) -> bool:
         """Continue a round of traffic engineering; return whether weights have changed."""
         before = engineer.failed_rounds
-        demands, pinned_bps = self._demands(snapshot, self._drains)
-        done = engineer.step(demands, self._decider.dead_links(), now_ns, pinned_bps, self._drains.links)
+        drains = self._avoidance.drains
+        demands, pinned_bps = self.positions.demands(snapshot, drains.elements.keys())
+        done = engineer.step(demands, self._decider.dead_links(), now_ns, pinned_bps, drains.links)
         if engineer.failed_rounds != before:
             self.counters["engineering_failed"] += 1
             self.last_problem = engineer.last_problem
         return done is not None
-
-    def _demands(self, snapshot: Snapshot, drains: Drains) -> tuple[dict[tuple[str, str], float], dict[LinkKey, float]]:
-        """Return the demands to engineer, and the load of links by other traffic."""
-
-        def fixed_path(key: FlowKey) -> Path | None:
-            flow = self._seen.flow_of(key)
-            if flow is None or flow in self._assigned:
-                return None if flow is None else self._assigned[flow].path
-            # Traffic of hosts at a drained switch stays on base routes, and still loads them.
-            is_stuck = not drains.elements.keys().isdisjoint(self.network.ends(flow.src_host, flow.dst_host))
-            return snapshot.paths[key].switches if is_stuck else None
-
-        return demands_of(snapshot, self.network.topology, fixed_path)
-
-    def _evacuate(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
-        """Move all flows off dead links, to their backups where those are alive, and off drained ones."""
-        avoided = self._avoided
-        current = self._on_links(avoided.links, snapshot, now_ns)
-        left = self._evacuation.leave(current, self._assigned.keys(), avoided, self._chooser(snapshot), now_ns)
-        decisions = [replace(decision, reason=self._pins.told(decision.flow, decision.reason)) for decision in left]
-        for decision in decisions:
-            self._apply(decision)
-        return decisions
-
-    def _chooser(self, snapshot: Snapshot) -> Choose:
-        """Return the choice of paths for flows that leave drained links: there is time to weigh them."""
-
-        def choose(flows: Collection[FlowSpec], now_ns: int) -> list[Decision]:
-            self._decider.locate(self.current(snapshot, now_ns))
-            return self._decider.leave(flows, now_ns)
-
-        return choose
-
-    def _on_links(self, links: Set[LinkKey], snapshot: Snapshot, now_ns: int) -> Mapping[FlowSpec, Assignment]:
-        """Return the managed flows whose paths cross any of these links between switches."""
-        if not links:
-            return {}
-        return self._ours(self.current(snapshot, now_ns).on_links(self.network.table.flags(links)))
-
-    def _come_back(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
-        """Move flows back to the paths that they left, when the links there are in use again."""
-        if not self._evacuation.is_waiting and not self._pins.paths:
-            return []
-        located = self.current(snapshot, now_ns)
-        waiting = (*self._pins.paths, *self._evacuation.waiting)
-        current = self._ours({flow: located[flow] for flow in waiting if flow in located})
-        paths = {flow: assignment.path for flow, assignment in current.items()}
-        pinned = list(self._pins.returning(paths, self._evacuation.is_usable, now_ns))
-        for decision in pinned:
-            self._evacuation.forget(decision.flow)
-            self._apply(decision)
-        back = self._evacuation.come_back(current, now_ns)
-        for decision, is_explicit in back:
-            self._apply(decision)
-            if not is_explicit:
-                self._assigned.pop(decision.flow, None)
-        return [*pinned, *(decision for decision, _ in back)]
-
-    def _ours(self, current: Mapping[FlowSpec, Assignment]) -> Mapping[FlowSpec, Assignment]:
-        """Return the flows whose paths are decided here: if traffic is engineered, only those that are pinned."""
-        if self.engineer is None:
-            return current
-        return {flow: assignment for flow, assignment in current.items() if flow in self._pins.paths}
 
     def _publish(self, decisions: Sequence[Decision], changes: Sequence[Rebalance] = ()) -> RoundResult:
         """Turn applied decisions into a new set of routes, and record both."""
@@ -523,46 +378,30 @@ class PathServerCore:
 
     def _route_set(self, version: int) -> RouteSet:
         weighted = self._balancer.weighted if self.engineer is None else self.engineer.weighted
-        drained = tuple(sorted(self._drains.links, key=str))
-        explicit, pins = explicit_routes(self._assigned), explicit_routes(self._pins.paths)
+        drained = tuple(sorted(self._avoidance.drains.links, key=str))
+        explicit, pins = _routes_of(self.positions.explicit), _routes_of(self.positions.pins.paths)
         return RouteSet(version, explicit, weighted, pins, drained, token=self._token)
-
-    def current(self, snapshot: Snapshot, now_ns: int) -> LocatedFlows:
-        """Return every managed flow with its current path, as far as known."""
-        explicit = {flow: entry.path for flow, entry in self._assigned.items()}
-        pins = {flow: entry.path for flow, entry in self._pins.paths.items()}
-        seen, is_engineered = self._seen.rows(snapshot), self.engineer is not None
-        return locate(
-            self._managed,
-            seen,
-            explicit,
-            pins,
-            self._moved_ns,
-            self._members.listed,
-            now_ns,
-            is_engineered=is_engineered,
-        )
 
     def why(self, flow: FlowSpec, now_ns: int) -> Explanation:
         """Explain a flow's present path by the last snapshot; raise PathError for an unmanaged flow."""
         snapshot = self._snapshot
         if snapshot is None:
             raise PathError("decisions cannot be explained before the first snapshot")
-        current = self.current(snapshot, now_ns)
+        current = self.positions.current(snapshot, now_ns)
         if flow not in current:
-            raise PathError(self._why_not(flow))
+            raise PathError(self.positions.why_not(flow))
         self._decider.locate(current)
         verdict = self._decider.explain(flow, now_ns)
         if verdict.moves:
             seen = f"{self._decider.rounds_wished(flow)} of the {self.settings.confirm_rounds} rounds to confirm a move"
             verdict = replace(verdict, reason=f"{verdict.reason} (in {seen})")
-        path = verdict.present.switches
-        engineer = None if flow in self._pins.paths else self.engineer
+        path, pins = verdict.present.switches, self.positions.pins
+        engineer = None if flow in pins.paths else self.engineer
         reason = self._with_weights(flow, verdict) if engineer is None else engineer.explain(path)
-        if not self._pins.holds(flow, path):
-            reason = self._pins.told(flow, reason)
+        if not pins.holds(flow, path):
+            reason = pins.told(flow, reason)
         moves = [decision for decision in reversed(self.decisions) if decision.flow == flow][:_EXPLAINED_MOVES]
-        pin = self._pins.paths.get(flow)
+        pin = pins.paths.get(flow)
         pinned = () if pin is None else pin.path
         figures = verdict.present, verdict.candidates, verdict.rate_bps
         return Explanation(flow, *figures, reason, tuple(moves), pinned=pinned)
@@ -570,22 +409,8 @@ class PathServerCore:
     def _with_weights(self, flow: FlowSpec, verdict: Verdict) -> str:
         """Return a verdict's reason, and the weights that a flow without an explicit path meets."""
         weights = {(route.switch, route.destination): route.next_hops for route in self._balancer.weighted}
-        met = "" if flow in self._assigned else weights_on(verdict.present.switches, weights)
+        met = "" if flow in self.positions.explicit else weights_on(verdict.present.switches, weights)
         return f"{verdict.reason}; weights along its path: {met}" if met else verdict.reason
-
-    def _why_not(self, flow: FlowSpec) -> str:
-        """Return why a flow cannot be explained."""
-        topology = self.network.topology
-        for host in (flow.src_host, flow.dst_host):
-            if host not in topology.host:
-                return f"topology {topology.name} has no host {host!r}"
-        name, (src, dst) = f"flow {flow.src_host}->{flow.dst_host}", self.network.ends(flow.src_host, flow.dst_host)
-        if src == dst:
-            return f"{name} stays within switch {src}: there is no path to choose"
-        if flow in self._managed:
-            return f"{name} has no path: its switches are not connected"
-        where = "telemetry has not seen it" if not self._members.listed else "it is not listed in the settings"
-        return f"{name} is not managed: {where}"
 
     def history(self, query: HistoryQuery) -> History:
         """Return the decisions that a query selects, from the store; raise PathError where it cannot be read."""
@@ -607,12 +432,12 @@ class PathServerCore:
         try:
             self._store.save(
                 self.routes.version,
-                self._assigned,
+                self.positions.explicit,
                 decisions,
                 self.routes.weighted,
                 changes,
-                pins=self._pins.paths,
-                drains=self._drains.elements,
+                pins=self.positions.pins.paths,
+                drains=self._avoidance.drains.elements,
             )
         except PathError as error:
             self.counters["saves_failed"] += 1
@@ -626,17 +451,11 @@ class PathServerCore:
             newest_first = self._store.decisions(HistoryQuery(limit=RECENT_DECISIONS))
             # The deque has the oldest first, and drops from that end.
             self.decisions.extend(reversed(newest_first))
-            self._evacuation.restore(newest_first)
-            lost = self._pins.restore(self._store.pins(), self._members.manages)
-            saved = self._store.drains()
-            self._drains = Drains.restored(self.network.topology, saved)
-            lost += len(saved) - len(self._drains.elements)
-        pinned = {flow: entry for flow, entry in explicit.items() if flow in self._pins.paths}
-        self._restore_paths(explicit if engineering is None else pinned)
+            lost = self.positions.restore(explicit, self._store.pins())
+            lost += self._avoidance.restore(self._store.drains(), newest_first)
         if engineering is None:
             self._balancer = Balancer(self.network, self.settings, weighted)
         else:
-            # Drop other explicit paths: nothing would manage them, not even when one of their links dies.
             fitting = possible(weighted, self.network.topology)
             self.engineer = TrafficEngineer(self.network.topology, engineering, fitting, clock)
         served = self._route_set(version)
@@ -645,34 +464,12 @@ class PathServerCore:
         # The set served may differ from the saved one, and a version must never denote two sets.
         return served if dropped == 0 else self._route_set(version + 1)
 
-    def _restore_paths(self, saved: Mapping[FlowSpec, Assigned]) -> None:
-        """Restore the saved paths that the topology still has, of flows that are still managed."""
-        for flow, entry in saved.items():
-            if self._members.manages(flow) and self._pins.is_path(flow, entry.path):
-                self._assigned[flow] = entry
-                self._moved_ns[flow] = entry.since_ns
-                self._seen.name(flow)
 
-    def _path(self, flow: FlowSpec, seen: Path | None) -> Path | None:
-        """Return the assigned path, else the only base path, else the last one seen, else the first base path.
+def _routes_of(paths: Mapping[FlowSpec, Assigned]) -> tuple[Route, ...]:
+    """Return a route for each flow with an explicit path, by source, destination, protocol and ports."""
+    return tuple(Route(flow, entry.path) for flow, entry in sorted(paths.items(), key=_order))
 
-        Where traffic is engineered no base path is the only one. `locate` does the same for all flows at once.
-        """
-        if flow in self._assigned:
-            return self._assigned[flow].path
-        src, dst = self.network.ends(flow.src_host, flow.dst_host)
-        base = self.network.base(src, dst)
-        if base is None or (base[1] and (self.engineer is None or seen is None)):
-            return None if base is None else base[0]
-        return seen if seen is not None and self._is_path(seen, src, dst) else base[0]
 
-    def _is_path(self, path: Path, src: str, dst: str) -> bool:
-        return bool(path) and (path[0], path[-1]) == (src, dst) and self.network.has_path(path)
-
-    def _apply(self, decision: Decision) -> None:
-        self._moved_ns[decision.flow] = decision.time_ns
-        base = self.network.base(decision.new_path[0], decision.new_path[-1])
-        if base == (decision.new_path, True) and not self._pins.holds(decision.flow, decision.new_path):
-            self._assigned.pop(decision.flow, None)
-        else:
-            self._assigned[decision.flow] = Assigned(decision.new_path, decision.time_ns)
+def _order(item: tuple[FlowSpec, Assigned]) -> tuple[str, ...]:
+    flow = item[0]
+    return tuple(map(str, (flow.src_host, flow.dst_host, flow.protocol, flow.src_port, flow.dst_port)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,9 +15,8 @@ from controller.network.paths.deciding.evacuation import Avoided, Choose, Evacua
 from controller.network.paths.deciding.graph import Path
 from controller.network.paths.deciding.located import LocatedFlows
 from controller.network.paths.drains import Drains
-from controller.network.paths.pins import Pins
+from controller.network.paths.positions import FlowPositions
 from controller.network.paths.records.values import DrainEffect, StayingFlow
-from controller.network.paths.seen_flows import SeenFlows
 from dataplane.topology.values import LinkKey
 
 Flows = Mapping[FlowSpec, Assignment]
@@ -25,35 +24,31 @@ Flows = Mapping[FlowSpec, Assignment]
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """State of the network by which an effect is foreseen; `ours` selects the flows whose paths are decided here."""
+    """State of the network by which an effect is foreseen."""
 
     snapshot: Snapshot
     now_ns: int
     located: LocatedFlows
-    ours: Callable[[Flows], Flows]
     choose: Choose
-
-    def on_links(self, decider: Decider, links: Set[LinkKey]) -> Flows:
-        """Return the flows decided here whose paths cross any of these links."""
-        return self.ours(self.located.on_links(decider.network.table.flags(links))) if links else {}
 
 
 class DrainForecast:
     """Foresees effects of drains; the decider must have observed the links as they would be."""
 
-    def __init__(self, decider: Decider, evacuation: Evacuation, pins: Pins, seen: SeenFlows) -> None:
-        self._decider, self._evacuation, self._pins, self._seen = decider, evacuation, pins, seen
+    def __init__(self, decider: Decider, evacuation: Evacuation, positions: FlowPositions) -> None:
+        self._decider, self._evacuation, self._positions = decider, evacuation, positions
 
     def effect(self, element: str, before: Drains, after: Drains, present: Present) -> DrainEffect:
         """Return the effect of a change of one element's drain."""
         self._decider.locate(present.located)
         links = before.links_of(element)
-        current = present.on_links(self._decider, links)
+        crossing = present.located.on_links(self._decider.network.table.flags(links)) if links else {}
+        current = self._positions.decided(crossing)
         is_drained = element in after.elements
         if is_drained:
             avoided = Avoided(self._decider.dead_links(), after.links)
             left = self._evacuation.moves(current, avoided, present.choose, present.now_ns)
-            moves = [replace(move, reason=self._pins.told(move.flow, move.reason)) for move in left]
+            moves = [replace(move, reason=self._positions.pins.told(move.flow, move.reason)) for move in left]
         else:
             moves = self._returning(before.links - after.links, present)
         fullest = [self._decider.busiest(each) or (None, 0.0) for each in ((), moves)]
@@ -77,19 +72,19 @@ class DrainForecast:
         def is_usable(path: Path) -> bool:
             return self._evacuation.is_usable(path, undrained)
 
-        paths = {flow: present.located[flow].path for flow in self._pins.paths if flow in present.located}
-        pinned = list(self._pins.returning(paths, is_usable, present.now_ns))
+        paths = {flow: present.located[flow].path for flow in self._positions.pins.paths if flow in present.located}
+        pinned = list(self._positions.pins.returning(paths, is_usable, present.now_ns))
         held = {decision.flow for decision in pinned}
         back = self._evacuation.returning(present.located, is_usable, present.now_ns)
         return [*pinned, *(decision for decision, _ in back if decision.flow not in held)]
 
     def _others(self, links: Set[LinkKey], current: Flows, snapshot: Snapshot) -> int:
         """Return how many measured 5-tuples on some links belong to no flow in `current`."""
-        rows = self._seen.rows(snapshot)
+        rows = self._positions.seen.rows(snapshot)
         pool, hops = rows.book.rows.links(rows.path)
         hit = np.zeros(len(rows.path), np.bool_)
         hit[np.repeat(np.arange(len(hops)), hops)[self._decider.network.table.flags(links)[pool]]] = True
-        managed = np.isin(rows.code, [self._seen.code(flow) for flow in current])
+        managed = np.isin(rows.code, [self._positions.seen.code(flow) for flow in current])
         return int((hit & ~managed & ~rows.is_probe).sum())
 
 

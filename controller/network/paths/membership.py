@@ -1,23 +1,29 @@
-"""Membership of flows: which the path server manages, and when it admits, replaces and forgets them."""
+"""Membership of flows: which the path server manages, and when it admits, replaces and forgets them.
+
+When there are more than it can manage, it keeps the heaviest. Flows that a decision or a person put on a path stay; of
+the others those with the lowest rates are replaced by those with clearly higher ones. A newcomer must send twice as
+much: a rate from few packets is uncertain, and a flow that alternates would lose the decider's state.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from controller.common.errors import PathError
-from controller.network.algorithms.link_table import Longs
+from controller.network.algorithms.link_table import Flags, Longs
 from controller.network.intents import FlowSpec
 from controller.network.paths.deciding.graph import Network
-from controller.network.paths.flow_admission import admit
 from controller.network.paths.managed_flows import ManagedFlows
 from controller.network.paths.seen_flows import SeenFlows, SeenRows
 from dataplane.clock import NS_PER_S
 
 REPLACED_EVERY_NS: Final = NS_PER_S
+_CLEARLY: Final = 2
 
 
 class Membership:
@@ -105,3 +111,27 @@ class Membership:
             gone[admission.removed] = True
             self.flows.remove(gone)
         return new[admission.admitted], replaced
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Rows of the newcomers that are admitted, heaviest first, and of the known flows that make room for them."""
+
+    admitted: Longs
+    removed: Longs
+
+
+def admit(new_bps: Longs, known_bps: Longs, held: Flags, *, room: int) -> Admission:
+    """Return which newcomers are admitted with `room` free places.
+
+    `new_bps` and `known_bps` are the rates of newcomers and known flows, 0 if unknown; known flows that are
+    `held` never make room. Of equal newcomers the first is admitted, of equal known flows the first makes room.
+    """
+    heaviest = np.argsort(-new_bps, kind="stable")
+    challengers = heaviest[room:]
+    movable = np.flatnonzero(~held)
+    lightest = movable[np.argsort(known_bps[movable], kind="stable")]
+    count = min(len(challengers), len(lightest))
+    # Challengers get lighter and their opponents heavier: once one loses, all that follow do.
+    wins = int((new_bps[challengers[:count]] > _CLEARLY * known_bps[lightest[:count]]).sum())
+    return Admission(heaviest[: room + wins], lightest[:wins])

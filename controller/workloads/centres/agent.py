@@ -21,12 +21,11 @@ from controller.apiserver.agents.secret_files import SecretError, secrets_of
 from controller.apiserver.agents.server_clock import ServerClock
 from controller.apiserver.client import ApiClient
 from controller.apiserver.client.values import Listing
-from controller.apiserver.registry.dispatches import Completion, CompletionRequest, NewResult, Pick
+from controller.apiserver.registry.dispatches import Pick
 from controller.apiserver.registry.events import EventType
 from controller.apiserver.resources import Centre, Metadata, Task
 from controller.apiserver.resources import ProbeTask as ProbeTaskResource
 from controller.apiserver.resources.centre import CentreStatus, UnitType
-from controller.apiserver.resources.probe_result import ProbeResultStatus
 from controller.apiserver.resources.task import TaskPhase
 from controller.apiserver.sessions.values import TaskSessionRequest
 from controller.common.errors import (
@@ -35,7 +34,6 @@ from controller.common.errors import (
     InvalidError,
     NotFoundError,
     StaleError,
-    TooLargeError,
     UnauthorizedError,
 )
 from controller.probing import files
@@ -44,14 +42,13 @@ from controller.probing.values import ProbeTask
 from controller.workloads.centres import deciding
 from controller.workloads.centres.configuring import Configurer
 from controller.workloads.centres.deciding import Cause, Step, Terms, View, decide
+from controller.workloads.centres.ends import TaskEnds, kind_of
 from controller.workloads.centres.engines.base import JOB_ENDED, Engine, JobMark, JobPhase, JobState
-from controller.workloads.centres.engines.jobs.places import OMISSION_BYTES
 from controller.workloads.centres.errors import CentreError, EngineError, OrderError
 from controller.workloads.centres.learning import Learner
-from controller.workloads.centres.logs.kept import KeptLimits, KeptOutputs
+from controller.workloads.centres.logs.kept import KeptOutputs
 from controller.workloads.centres.logs.sessions import Attempt, TaskLogs
-from controller.workloads.centres.metrics import Drop, Failure, JobKind, Metrics
-from controller.workloads.centres.outcomes import completion_of
+from controller.workloads.centres.metrics import Drop, Failure, Metrics
 from controller.workloads.centres.programs import mark_of, order_of
 from controller.workloads.centres.settings import CentreSettings, OnStop
 from controller.workloads.centres.units import with_stand_in
@@ -84,12 +81,11 @@ class Agent:
         self._clock, self._metrics, self._warmer = ServerClock(now_ns), metrics, warmer
         self._learner = learner
         self._outputs = outputs
-        self._logs = TaskLogs(client, settings.centre, self.attempt_of, lambda: self._output_bytes)
+        self._ends = TaskEnds(client, settings, jobs_folder, learner=learner, outputs=outputs, metrics=metrics)
+        self._logs = TaskLogs(client, settings.centre, self.attempt_of, lambda: self._ends.output_bytes)
         self._tasks: dict[str, Task] | None = None
         self._jobs: dict[JobMark, JobState] = {}
         self._probes: dict[str, ProbeTask | None] = {}
-        self._ended: set[tuple[str, int]] = set()
-        self._kept: set[JobMark] = set()
         self._busy: set[str] = set()
         self._wake, self._report_now, self._known = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._listed = asyncio.Event()
@@ -127,7 +123,7 @@ class Agent:
                 await self._engine.cancel(job.id, self.settings.grace_s)
                 if job.mark in tasks:
                     reason = "its centre has signed off"
-                    await self._give_back(tasks[job.mark], TaskPhase.PENDING, reason, Cause.SIGNED_OFF)
+                    await self._ends.give_back(tasks[job.mark], TaskPhase.PENDING, reason, Cause.SIGNED_OFF)
 
         with suppress(ApiError, EngineError, TimeoutError):
             async with asyncio.timeout(self.settings.grace_s + reporting.SIGN_OFF_S):
@@ -137,7 +133,7 @@ class Agent:
 
     def reload(self, settings: CentreSettings) -> None:
         """Apply new settings; the engine's settings and the centre's name stay."""
-        self.settings = settings
+        self.settings = self._ends.settings = settings
         self._report_now.set()
         self._wake.set()
 
@@ -280,7 +276,7 @@ class Agent:
             raise CentreError(f"task {request.task}: {uid[:8]!r} is not the beginning of a uid")
         job, task = self._jobs.get(mark), (self._tasks or {}).get(request.task)
         current = task is not None and (task.metadata.uid, task.status.epoch) == (uid, request.epoch)
-        is_held = current and (uid, request.epoch) not in self._ended
+        is_held = current and (uid, request.epoch) not in self._ends.ended
         nothing_yet = ""
         if job is None or job.phase is JobPhase.QUEUED:
             nothing_yet = "it waits for units: it has no output yet"
@@ -293,11 +289,6 @@ class Agent:
             goes_on=is_held or (job is not None and job.phase not in JOB_ENDED),
             nothing_yet=nothing_yet,
         )
-
-    @property
-    def _output_bytes(self) -> int:
-        """Most bytes that a keeper writes of one output."""
-        return self.settings.output_limit_bytes + OMISSION_BYTES
 
     async def _run_steps(self) -> None:
         """Carry out due steps in a loop; long steps do not block the others."""
@@ -330,8 +321,7 @@ class Agent:
         units, trials = self._configurer.types, self._configurer.trials
         self._metrics.stands(units, jobs, trials)
         tasks = tuple(self._tasks.values())
-        self._kept &= self._jobs.keys()
-        self._ended &= {(task.metadata.uid, task.status.epoch) for task in tasks}
+        self._ends.keep_only(tasks, self._jobs.keys())
         await self._read_probes(tasks)
         view = View(
             self.settings.centre,
@@ -341,7 +331,7 @@ class Agent:
             self._probes,
             self._clock.now_ns(),
             Terms(self.settings.most_waiting, self.settings.wait_s),
-            frozenset(self._ended),
+            frozenset(self._ends.ended),
             trials,
             self.settings.probe_counts,
         )
@@ -383,15 +373,7 @@ class Agent:
     async def _take(self, step: Step) -> None:
         match step:
             case deciding.Answer(task, could_run, reasons):
-                item = Completion(
-                    task=task.metadata.name,
-                    epoch=task.status.epoch,
-                    phase=TaskPhase.SUCCEEDED,
-                    result=NewResult(status=ProbeResultStatus(could_run=could_run)) if task.spec.is_probe else None,
-                    could_run=could_run,
-                    reasons=reasons,
-                )
-                await self._complete(task, item)
+                await self._ends.answer(task, could_run, reasons)
             case deciding.PickUnit(task, unit, units, could_run):
                 name, epoch = task.metadata.name, task.status.epoch
                 await self._client.pick(Pick(task=name, epoch=epoch, unit=unit, units=units, could_run=could_run))
@@ -401,14 +383,14 @@ class Agent:
                 status = replace(task.status, phase=TaskPhase.RUNNING, engine_id=job.id[:1024])
                 await self._client.of(Task).replace_status(replace(task, status=status))
             case deciding.Complete(task, job):
-                await self._tell(task, job)
+                await self._finish(task, job)
             case deciding.GiveBack(task, phase, reason, cause):
-                await self._give_back(task, phase, reason, cause)
+                await self._ends.give_back(task, phase, reason, cause)
             case deciding.Cancel(job, why, task, then, cause):
                 LOGGER.info("ending job %s: %s", job.id, why)
                 await self._engine.cancel(job.id, self.settings.grace_s)
                 if task is not None:
-                    await self._give_back(task, then, why, cause)
+                    await self._ends.give_back(task, then, why, cause)
             case deciding.Forget(job):
                 await self._engine.forget(job.id)
 
@@ -421,9 +403,9 @@ class Agent:
         except (CentreError, SecretError, OSError) as error:
             if isinstance(error, EngineError) and not isinstance(error, OrderError):
                 raise  # retried
-            await self._give_back(task, TaskPhase.FAILED, str(error), Cause.UNFIT)
+            await self._ends.give_back(task, TaskPhase.FAILED, str(error), Cause.UNFIT)
             return
-        self._metrics.begun.labels(_kind(task)).inc()
+        self._metrics.begun.labels(kind_of(task)).inc()
         LOGGER.info(
             "task %s runs as job %s on %d units of type %s", task.metadata.name, job, task.status.units, unit.name
         )
@@ -434,67 +416,16 @@ class Agent:
         folder = None if self.settings.secrets is None else Path(self.settings.secrets)
         return await asyncio.to_thread(secrets_of, folder, task.metadata.project, wanted)
 
-    async def _tell(self, task: Task, job: JobState) -> None:
-        """Report a task's outcome, with its results; if these are rejected, without them."""
-        folder = job.folder or self._folder / job.mark.job_name
+    async def _finish(self, task: Task, job: JobState) -> None:
+        """Report a task's outcome, and forget its job."""
         probe = self._probes.get(task.spec.program.entry) if task.spec.is_probe else None
-        await self._keep_output(task, job, folder)
-        item = await asyncio.to_thread(completion_of, task, job, folder, probe)
-        try:
-            counts = await self._complete(task, item)
-        except (InvalidError, TooLargeError) as error:
-            reason = f"its result was rejected: {error}"[:1000]
-            self._metrics.drops.labels(Drop.RESULT).inc()
-            item = replace(item, phase=TaskPhase.FAILED, result=None, reasons=(reason,))
-            counts = await self._complete(task, item)
-        if counts:
-            self._metrics.ended.labels(_kind(task), item.phase).inc()
-        if counts and item.phase is TaskPhase.SUCCEEDED:
-            await self._learn(task, folder)
-        if task.spec.is_probe and item.phase is TaskPhase.SUCCEEDED:
+        phase, has_learned = await self._ends.report(task, job, probe)
+        is_probed = task.spec.is_probe and phase is TaskPhase.SUCCEEDED
+        if is_probed:
             self._configurer.probed(task.metadata.created_ns)
+        if is_probed or has_learned:
             self._report_now.set()
         await self._engine.forget(job.id)
-
-    async def _learn(self, task: Task, folder: Path) -> None:
-        try:
-            if await asyncio.to_thread(self._learner.learn, task, folder):
-                self._report_now.set()
-        except CentreError as error:  # a full disk, for example: what was learned is lost with this process
-            LOGGER.warning("%s", error)
-
-    async def _keep_output(self, task: Task, job: JobState, folder: Path) -> None:
-        """Keep the ends of a job's output, before its folder may go; a full disk costs output, not the outcome."""
-        if job.mark in self._kept:
-            return  # the report is retried every second while the API server is away
-        self._kept.add(job.mark)
-        settings = self.settings
-        limits = KeptLimits(settings.kept_outputs, settings.kept_output_bytes, self._output_bytes)
-        try:
-            await asyncio.to_thread(self._outputs.keep, job.mark, task.metadata.account, folder, limits)
-        except OSError as error:
-            LOGGER.warning("task %s: its output is not kept: %s", task.metadata.name, error)
-            self._metrics.drops.labels(Drop.OUTPUT).inc()
-
-    async def _give_back(self, task: Task, phase: TaskPhase, reason: str, cause: Cause) -> None:
-        LOGGER.info("task %s given back: %s", task.metadata.name, reason)
-        name, epoch = task.metadata.name, task.status.epoch
-        item = Completion(task=name, epoch=epoch, phase=phase, reasons=(reason[:1000],))
-        if await self._complete(task, item):
-            self._metrics.given_back.labels(_kind(task), cause).inc()
-
-    async def _complete(self, task: Task, item: Completion) -> bool:
-        """Complete a task; return False if it is no longer ours, as it is gone or was dispatched again."""
-        counts = True
-        item = replace(item, centre=self.settings.centre if task.status.members else None)
-        try:
-            await self._client.complete(CompletionRequest(completions=(item,)))
-        except (StaleError, NotFoundError, ForbiddenError) as error:
-            LOGGER.info("task %s, epoch %d: its outcome came too late: %s", item.task, item.epoch, error)
-            self._metrics.drops.labels(Drop.COMPLETION).inc()
-            counts = False
-        self._ended.add((task.metadata.uid, task.status.epoch))
-        return counts
 
     def _failed(self, failure: Failure, problem: str) -> None:
         """Count a failure, and log it once."""
@@ -506,10 +437,6 @@ class Agent:
         if problem != self._problems.get(subject, ""):
             LOGGER.warning("%s", problem) if problem else LOGGER.info("%s: recovered", subject)
         self._problems[subject] = problem
-
-
-def _kind(task: Task) -> JobKind:
-    return JobKind.PROBE if task.spec.is_probe else JobKind.TASK
 
 
 def _key(step: Step) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.acceleration.running.tasks.values import MOST_RAN_BYTES, RAN_FILE, Ran, decode_ran, summary
-from controller.apiserver.registry.dispatches import Completion, NewResult
+from controller.apiserver.registry.completions import Completion, NewResult
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
 from controller.apiserver.resources.task import TaskPhase

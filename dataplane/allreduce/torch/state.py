@@ -1,24 +1,13 @@
-"""All-reduces of tensors in order: by the switch as long as it works, then by gloo's ring.
-
-One thread runs them, each by the switch until there is a result, before the next one starts. A worker with the result
-of n knows that every worker has started n, so has the results up to n - 1. Each keeps its last result: when the workers
-leave the switch, none is more than one result ahead of another, and those behind get it from one that is ahead. So a
-result that one worker trains on reaches all; one that none has is added up by the ring from the values that are still
-in the buckets.
-"""
+"""State of PyTorch's hook for one job: what a training calls, over all-reduces in order (ordered.py)."""
 
 from __future__ import annotations
 
 import atexit
-import itertools
 import logging
 import os
-import threading
 import weakref
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Self
 
@@ -26,61 +15,27 @@ import torch
 import torch.distributed as dist
 
 from dataplane.allreduce.engine import TransportName
-from dataplane.allreduce.errors import RemovedError, SaturatedError
 from dataplane.allreduce.job_engine import JobEngine
 from dataplane.allreduce.jobs.convergence import Convergence
 from dataplane.allreduce.membership import Membership
-from dataplane.allreduce.submission_queue import SubmissionQueue
-from dataplane.allreduce.torch.agreement import Agreement, Voters, listed
+from dataplane.allreduce.torch.agreement import Agreement, Voters
 from dataplane.allreduce.torch.flight_recorder import Call, FlightRecorder, GroupName
 from dataplane.allreduce.torch.job_membership import JobMember
+from dataplane.allreduce.torch.ordered import OrderedAllReduces
 from dataplane.allreduce.torch.reducer import Reducer
-from dataplane.allreduce.torch.results import BEYOND, SpareTensors, as_array, carried, carrier, is_beyond
-from dataplane.allreduce.torch.ring import Ring, Started
-from dataplane.allreduce.torch.staging import DEVICES, LAYOUTS, back, future_of, on_host
+from dataplane.allreduce.torch.staging import DEVICES, LAYOUTS, future_of
 from dataplane.allreduce.torch.training_end import TrainingEnd
 from dataplane.allreduce.torch.transferred import joined, split
 from dataplane.allreduce.transfers import flattened
-from dataplane.allreduce.turns import POLL_S, Poll
-from dataplane.clock import NS_PER_S, Clock, MonotonicClock
+from dataplane.allreduce.turns import Poll
+from dataplane.clock import Clock, MonotonicClock
 from dataplane.errors import AllReduceError
 
 logger = logging.getLogger("millrace.allreduce")
 
 FORMATS: Final = (torch.float32, torch.float16, torch.bfloat16, torch.int32)
-_BY_RING: Final = 4
-"""Maximum number of concurrent all-reduces of gloo's ring."""
-_ABANDON_S: Final = 2.0
-"""Maximum wait for the thread when abandoning."""
-_REPORT_S: Final = 5.0
-"""Time without a result after which the log says so, and the flight record is written."""
 _states_of: Counter[str] = Counter()
 """Number of states made of each group; by its name, as workers may make those of different groups in any order."""
-
-
-class _CalledError(AllReduceError):
-    """Another worker has left the switch."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Submission:
-    """A tensor to be added up; `values` are a private copy on the host, unchanged until there is a result."""
-
-    number: int
-    tensor: torch.Tensor
-    values: torch.Tensor
-    mean: bool
-    future: torch.futures.Future[torch.Tensor]
-    call: Call
-
-
-@dataclass(frozen=True, slots=True)
-class _Transfer:
-    """A transfer from or to the job's main server, which no ring can take over."""
-
-    number: int
-    call: Callable[[], bytes]
-    future: Future[bytes]
 
 
 class MillraceState:
@@ -109,21 +64,20 @@ class MillraceState:
         """
         self._end = TrainingEnd(convergence)
         self._reducer, self._reason, self._member = reducer, reason, member
-        self._deadline_s, self._clock = deadline_s, clock or MonotonicClock()
+        clock = clock or MonotonicClock()
         group = process_group if process_group is not None or not dist.is_initialized() else dist.group.WORLD
-        self._agreement = None if group is None else _agreement(group, member, agreement_s, self._clock)
+        self._agreement = None if group is None else _agreement(group, member, agreement_s, clock)
         self.flight_recorder = _flight_recorder(group, deadline_s)
-        self._ring: Ring | None = None
-        self._is_leaving = False
-        self._submitting = threading.Lock()
-        self._submitted = self._settled = 0
-        self._polled_ns = 0
-        self._reported = -1
-        self._queue: SubmissionQueue[_Submission | _Transfer] = SubmissionQueue("PyTorch's all-reduces")
-        self._spare = SpareTensors()
-        self._last: torch.Tensor | None = None
-        self._thread = threading.Thread(target=self._run, name="millrace-allreduce", daemon=True)
-        self._thread.start()
+        self._all_reduces = OrderedAllReduces(
+            reducer,
+            self._agreement,
+            self.flight_recorder,
+            reason=reason,
+            deadline_s=deadline_s,
+            clock=clock,
+            on_mean=self._end.add,
+            on_leave=self._leave_job,
+        )
         _open_states.add(self)
 
     @classmethod
@@ -193,7 +147,7 @@ class MillraceState:
     @property
     def is_by_ring(self) -> bool:
         """True if gloo's ring adds up."""
-        return self._ring is not None
+        return self._all_reduces.is_by_ring
 
     def submit(
         self, tensor: torch.Tensor, *, mean: bool, call: Call | None = None
@@ -213,14 +167,7 @@ class MillraceState:
         if not tensor.numel():
             future.set_result(tensor)
             return future
-        values = on_host(tensor)
-        with self._submitting:
-            submission = _Submission(self._submitted, tensor, values, mean, future, call or Call.all_reduce(tensor))
-            self.flight_recorder.scheduled(submission.number, submission.call)
-            failure = self._queue.put(submission)
-            self._submitted += failure is None
-        if failure is not None:
-            future.set_exception(failure)
+        self._all_reduces.add_up(tensor, mean=mean, future=future, call=call or Call.all_reduce(tensor))
         return future
 
     def boundary(self) -> bool:
@@ -229,7 +176,7 @@ class MillraceState:
         If so, all must synchronise their models: see `share`. Raises AllReduceError if the job continues without this
         worker; other failures surface in the next all-reduce.
         """
-        if self._member is None or self._is_leaving or self._ring is not None:
+        if self._member is None or self._all_reduces.is_leaving or self._all_reduces.is_by_ring:
             return False
         return self._member.boundary()
 
@@ -280,7 +227,7 @@ class MillraceState:
 
     def _transfer(self, call: Callable[[JobEngine, Poll], bytes]) -> bytes:
         member = self._member
-        if member is None or self._ring is not None:
+        if member is None or self._all_reduces.is_by_ring:
             raise AllReduceError(
                 "a transfer from or to the main server needs the job's switches; "
                 + (self._reason if member is None else "gloo's ring is used instead")
@@ -288,29 +235,23 @@ class MillraceState:
         membership = member.membership
         membership.check_main_server()
 
-        def poll() -> None:
-            membership.check_main_server()
-            self._poll()
+        def carry_out(poll_switch: Poll) -> bytes:
+            def poll() -> None:
+                membership.check_main_server()
+                poll_switch()
 
-        future: Future[bytes] = Future()
-        with self._submitting:
-            transfer = _Transfer(self._submitted, lambda: call(membership.engine, poll), future)
-            failure = self._queue.put(transfer)
-            self._submitted += failure is None
-        if failure is not None:
-            raise failure
-        return future.result()
+            return call(membership.engine, poll)
+
+        return self._all_reduces.transfer(carry_out).result()
 
     def close(self) -> None:
         """Finish what was started, then close the reducer."""
-        self._queue.close(AllReduceError("the state is closed"))
-        self._thread.join()
+        self._all_reduces.close()
         self._release()
 
     def abandon(self) -> None:
         """Close everything without finishing: all-reduces without a result fail."""
-        self._fail(AllReduceError("the state was closed before there was a result"))
-        self._thread.join(_ABANDON_S)
+        self._all_reduces.abandon()
         self._release()
 
     def __enter__(self) -> Self:
@@ -323,191 +264,15 @@ class MillraceState:
         else:
             self.abandon()
 
+    def _leave_job(self) -> None:
+        if self._member is not None:
+            self._member.membership.close()
+
     def _release(self) -> None:
         _open_states.discard(self)
         if self._member is not None:
             self._member.membership.close()
         elif self._reducer is not None:
-            self._reducer.close()
-
-    def _run(self) -> None:
-        try:
-            self._add_up_by_switch()
-            self._add_up_by_ring()
-        except AllReduceError as error:
-            self._fail(error)
-        except Exception as error:  # whatever it is: no caller may wait for a thread that has ended
-            logger.exception("all-reduce %d", self._settled)
-            self._fail(AllReduceError(f"all-reduce {self._settled}: {error!r}"))
-
-    def _add_up_by_switch(self) -> None:
-        """Add up until all is done or the switch is left, watching also while idle."""
-        while self._ring is None:
-            submission = self._queue.first(POLL_S)
-            if self._queue.is_over():
-                return
-            try:
-                self._poll()
-                if isinstance(submission, _Transfer):
-                    self._carry_out(submission)
-                elif submission is not None:
-                    self._finish(submission, self._sums(submission))
-            except RemovedError:
-                raise
-            except AllReduceError as error:
-                if self._queue.is_over():
-                    return
-                self._leave(error)
-
-    def _carry_out(self, transfer: _Transfer) -> None:
-        """Run a transfer; without it, no worker continues."""
-        try:
-            result = transfer.call()
-        except AllReduceError as error:
-            if not self._queue.is_over():
-                self._fail(error)
-            return
-        if self._queue.settle(transfer):
-            self._settled += 1
-            transfer.future.set_result(result)
-
-    def _sums(self, submission: _Submission) -> torch.Tensor:
-        """Return the switch's sums, in the tensor's format."""
-        if self._reducer is None:
-            raise AllReduceError(self._reason)
-        begun_ns = self._clock.now_ns()
-        until_ns = begun_ns + int(self._deadline_s * NS_PER_S)
-        self.flight_recorder.started(submission.number)
-
-        def poll() -> None:
-            now_ns = self._clock.now_ns()
-            if now_ns >= until_ns:
-                raise AllReduceError(
-                    f"waited {self._deadline_s:g} s for the switch's result of all-reduce {submission.number}"
-                )
-            if now_ns >= begun_ns + int(_REPORT_S * NS_PER_S):
-                self._report(submission)
-            self._poll()
-
-        values = submission.values.reshape(-1)
-        sums = self._spare.take(values)
-        try:
-            self._reducer.reduce(as_array(values), as_array(sums), mean=submission.mean, poll=poll)
-        except SaturatedError:
-            return torch.full((values.numel(),), BEYOND)
-        return sums
-
-    def _poll(self) -> None:
-        """Raise _CalledError if another worker has left the switch, even if results still arrive.
-
-        Some results may arrive without that worker.
-        """
-        now_ns = self._clock.now_ns()
-        if self._agreement is None or now_ns < self._polled_ns + int(POLL_S * NS_PER_S):
-            return
-        self._polled_ns = now_ns
-        called = self._agreement.called()
-        if called is not None:
-            raise _CalledError(called)
-        asked = self._agreement.asked_for_record(self._reported)
-        if asked is not None:
-            self._write_record(asked)
-
-    def _report(self, submission: _Submission) -> None:
-        """Say once that a result is late, and have all workers write their flight records."""
-        if submission.number <= self._reported:
-            return
-        logger.warning("all-reduce %d (%s) has had no result for %g s", submission.number, submission.call, _REPORT_S)
-        if self._agreement is not None:
-            self._agreement.ask_for_record(submission.number)
-        self._write_record(submission.number)
-
-    def _write_record(self, number: int) -> None:
-        self._reported = number
-        try:
-            path = self.flight_recorder.write()
-        except OSError as error:
-            logger.warning("flight record: %s", error)
-            return
-        if path is not None:
-            logger.warning("flight record %s: written for all-reduce %d", path, number)
-
-    def _add_up_by_ring(self) -> None:
-        started: deque[Started] = deque()
-        while self._ring is not None and (submission := self._queue.first()) is not None:
-            if isinstance(submission, _Transfer):
-                raise AllReduceError(f"all-reduce {submission.number}: gloo's ring cannot reach the main server")
-            ahead = itertools.takewhile(lambda each: isinstance(each, _Submission), self._queue.ahead(_BY_RING))
-            for each in list(ahead)[len(started) :]:
-                assert isinstance(each, _Submission)
-                self.flight_recorder.started(each.number)
-                started.append(self._ring.start(each.values, mean=each.mean))
-            self._finish(submission, started.popleft().result(submission.number, self._deadline_s))
-
-    def _finish(self, submission: _Submission, result: torch.Tensor) -> None:
-        if self._ring is None:
-            self._last = result
-        target = submission.values
-        has_left = target.dtype == torch.int32 and is_beyond(result)
-        if not has_left and result.data_ptr() != target.data_ptr():
-            target.copy_(result.view(target.shape))
-        filled = submission.tensor if has_left else back(target, submission.tensor)
-        if not self._queue.settle(submission):
-            return
-        self._settled += 1
-        self.flight_recorder.completed(submission.number)
-        if submission.mean:
-            self._end.add(submission.tensor, filled)
-        if has_left:
-            submission.future.set_exception(SaturatedError(f"sums of all-reduce {submission.number} overflowed int32"))
-        else:
-            submission.future.set_result(filled)
-
-    def _leave(self, error: AllReduceError) -> None:
-        """Continue by the ring from the first result that no worker has."""
-        if self._agreement is None:
-            raise AllReduceError(f"{error}; and there is no process group with a ring")
-        self._is_leaving = True
-        if self._reducer is not None:
-            self._reducer.close()
-        decision = self._agreement.settle(self._settled, str(error), called=isinstance(error, _CalledError))
-        least, most = min(decision.results), max(decision.results)
-        logger.warning(
-            "from all-reduce %d on gloo's ring of workers %s is used, not the switch: %s",
-            most,
-            listed(decision.ranks),
-            decision.reason,
-        )
-        if most - least > 1:
-            raise AllReduceError(f"{decision.reason}; and a worker is {most - least} results behind another")
-        ring = Ring(decision.ranks, self._deadline_s)
-        if self._member is not None:
-            self._member.membership.close()
-        if most != least:
-            self._catch_up(ring, decision.source, most - 1)
-        self._ring, self._is_leaving = ring, False
-
-    def _catch_up(self, ring: Ring, source: int, number: int) -> None:
-        """Pass the last result to workers that lack it, or receive it."""
-        if number < self._settled:
-            assert self._last is not None
-            ring.broadcast(carried(self._last), source)
-            return
-        submission = self._queue.first(self._deadline_s)  # others may continue without a worker presumed dead
-        if submission is None:
-            raise AllReduceError(
-                f"waited {self._deadline_s:g} s for all-reduce {number} to start, whose result others have"
-            )
-        if isinstance(submission, _Transfer):
-            raise AllReduceError(f"all-reduce {number}: gloo's ring cannot reach the main server")
-        result = torch.zeros(submission.values.numel(), dtype=carrier(submission.values.dtype))
-        ring.broadcast(result, source)
-        self._finish(submission, result)
-
-    def _fail(self, error: AllReduceError) -> None:
-        for submission in self._queue.drain(error):
-            submission.future.set_exception(error)
-        if self._reducer is not None:
             self._reducer.close()
 
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from controller.apiserver.client import ApiClient, sessions
-from controller.apiserver.registry.dispatches import Completion, CompletionRequest
+from controller.apiserver.registry.completions import Completion, CompletionRequest
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.task import TaskPhase
 from controller.apiserver.sessions import frames

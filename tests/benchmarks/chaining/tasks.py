@@ -26,7 +26,8 @@ from controller.apiserver.client.calls import watching
 from controller.apiserver.resources import Centre, Metadata, Task
 from controller.apiserver.resources.base import R, Resource
 from controller.apiserver.resources.centre import CentreSpec, CentreStatus, UnitType
-from controller.apiserver.resources.task import TASK, Program, ProgramKind, TaskSpec
+from controller.apiserver.resources.task import Program, ProgramKind, TaskSpec
+from controller.apiserver.resources.task_rules import TASK
 from tests.benchmarks.chaining import placing_daemons
 from tests.benchmarks.chaining.pods import Run, cpu_ms, create_all
 from tests.benchmarks.task_decisions import UNITS, probe, result

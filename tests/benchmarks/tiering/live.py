@@ -13,7 +13,7 @@ from rich.table import Table
 
 from controller.learning.agent.settings import AgentSettings, DecisionSettings, NetworkSettings, TrainingSettings
 from controller.learning.inputs.blocks import BlockSettings
-from controller.learning.policy.live import LearnSettings, LiveSettings
+from controller.learning.policy.settings import LearnSettings, LiveSettings
 from controller.memory.pool.deciding import Decider, policy_of, rule_of
 from controller.memory.pool.pool import MemoryPool
 from controller.memory.pool.replay import Played, Timed, load_blocks, replay, trace

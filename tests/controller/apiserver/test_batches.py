@@ -13,8 +13,9 @@ from msgspec.structs import replace
 
 from controller.apiserver.client import ApiClient, Place
 from controller.apiserver.registry.batches import MOST_REQUESTS, bind_each, dispatch_each
-from controller.apiserver.registry.dispatches import Dispatch, DispatchAnswer, DispatchRequest, TaskState, dispatch
+from controller.apiserver.registry.dispatches import Dispatch, DispatchRequest, dispatch
 from controller.apiserver.registry.placements import Binding, BindingRequest, NewDecision, PlacementAnswer, State, bind
+from controller.apiserver.registry.task_state import DispatchAnswer, TaskState
 from controller.apiserver.resources import Decision, Metadata, Node, Pod, PodGroup
 from controller.apiserver.resources.decision import DecisionSpec, Outcome
 from controller.apiserver.resources.hardware import Request

@@ -9,14 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from controller.apiserver.client import ApiClient
-from controller.apiserver.registry.dispatches import (
-    Completion,
-    CompletionRequest,
-    Dispatch,
-    DispatchRequest,
-    NewResult,
-    Pick,
-)
+from controller.apiserver.registry.completions import Completion, CompletionRequest, NewResult
+from controller.apiserver.registry.dispatches import Dispatch, DispatchRequest, Pick
 from controller.apiserver.resources import Centre, Metadata, Node, ProbeResult, Task
 from controller.apiserver.resources.centre import CentreSpec, UnitShare, UnitType
 from controller.apiserver.resources.operator_devices import OperatorDevice

@@ -7,35 +7,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from controller.apiserver.registry.dispatches import (
-    Completion,
-    CompletionRequest,
-    Dispatch,
-    DispatchRequest,
-    NewResult,
-    OtherMember,
-    Pick,
-    TaskState,
-    complete,
-    dispatch,
-    pick,
-)
+from controller.apiserver.registry.completions import Completion, CompletionRequest, NewResult, complete
+from controller.apiserver.registry.dispatches import Dispatch, DispatchRequest, OtherMember, Pick, dispatch, pick
+from controller.apiserver.registry.task_state import TaskState
 from controller.apiserver.resources import Centre, Metadata, Task
 from controller.apiserver.resources.centre import CentreSpec, CentreStatus, UnitType
 from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.apiserver.resources.operator_devices import MOST_LETTERS, OperatorDevice, text_of
 from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
-from controller.apiserver.resources.task import (
-    TASK,
-    OperatorCount,
-    Program,
-    ProgramKind,
-    TaskPhase,
-    TaskSpec,
-    UnitChoice,
-    member_reported,
-    reported,
-)
+from controller.apiserver.resources.task import OperatorCount, Program, ProgramKind, TaskPhase, TaskSpec, UnitChoice
+from controller.apiserver.resources.task_rules import TASK, member_reported, reported
 from controller.common.errors import ApiError, InvalidError, NotFoundError, StaleError
 from dataplane.topology.values import DeviceKind
 

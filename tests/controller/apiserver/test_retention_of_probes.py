@@ -13,7 +13,8 @@ from controller.apiserver.registry.cache import ResourceCache
 from controller.apiserver.registry.registry import Registry
 from controller.apiserver.resources import Metadata, ProbeResult, Task
 from controller.apiserver.resources.probe_result import PROBE_RESULT, ProbeResultSpec
-from controller.apiserver.resources.task import TASK, Program, ProgramKind, TaskPhase, TaskSpec, TaskStatus
+from controller.apiserver.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, TaskStatus
+from controller.apiserver.resources.task_rules import TASK
 from controller.apiserver.retention import forget_records
 from controller.apiserver.settings import Retention
 from controller.apiserver.storage.sqlite import SqliteStorage

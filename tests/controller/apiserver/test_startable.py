@@ -7,7 +7,8 @@ import pytest
 from controller.apiserver.resources import Metadata, Pod, PodGroup, Task
 from controller.apiserver.resources.pod import Container, PodSpec, PodStrategy
 from controller.apiserver.resources.pod_group import PodGroupSpec, PodGroupStrategy
-from controller.apiserver.resources.task import Program, ProgramKind, TaskSpec, TaskStrategy
+from controller.apiserver.resources.task import Program, ProgramKind, TaskSpec
+from controller.apiserver.resources.task_rules import TaskStrategy
 from controller.common.errors import InvalidError
 
 BAD = Container(name="main", image="Nginx:latest")

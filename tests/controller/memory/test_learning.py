@@ -18,7 +18,7 @@ from controller.learning.environment.pool import Pool
 from controller.learning.environment.settings import PoolSettings
 from controller.learning.environment.values import Task, Workload
 from controller.learning.inputs.systems import PoolSystem
-from controller.learning.policy.live import LearnSettings, LiveSettings
+from controller.learning.policy.settings import LearnSettings, LiveSettings
 from controller.memory.pool.deciding import Decider, policy_of, rule_of
 from controller.memory.pool.replay import Timed
 from controller.memory.pool.values import Request

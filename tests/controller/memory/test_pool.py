@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from controller.learning.environment.rewarding import reward
 from controller.learning.environment.settings import PoolSettings
 from controller.learning.environment.view import NodesView
-from controller.learning.policy.live import LearnSettings
+from controller.learning.policy.settings import LearnSettings
 from controller.learning.values import Observation
 from controller.memory.errors import MemoryPoolError, NoBlockError, RefusedError
 from controller.memory.pool.deciding import Decider, Decision, rule_of

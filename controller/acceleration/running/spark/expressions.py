@@ -13,13 +13,8 @@ from controller.acceleration.running.spark.functions import raised, refused
 from controller.acceleration.running.spark.nodes import check_keys
 from controller.acceleration.running.spark.types import FLOATS, INTEGERS, SIGNED, literal, spark_type, text
 from controller.acceleration.running.statements.bound import Node
-from controller.acceleration.running.statements.rendering import (
-    Renderer,
-    aggregate_name,
-    operator_text,
-    orders_of,
-    type_of,
-)
+from controller.acceleration.running.statements.literals import type_of
+from controller.acceleration.running.statements.rendering import Renderer, aggregate_name, operator_text, orders_of
 
 Refer = Callable[[int], str]
 """The SQL of a column by its position among the columns of an operator's children."""

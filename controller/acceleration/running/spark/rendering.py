@@ -26,7 +26,8 @@ from controller.acceleration.running.spark.nodes import (
 from controller.acceleration.running.spark.types import spark_type
 from controller.acceleration.running.spark.windows import window
 from controller.acceleration.running.statements.bound import CTE_REF, Node, children, operators, table_of
-from controller.acceleration.running.statements.rendering import aggregate_name, limits, type_of
+from controller.acceleration.running.statements.literals import type_of
+from controller.acceleration.running.statements.rendering import aggregate_name, limits
 
 _JOINS: Final = {"INNER": "JOIN", "LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "OUTER": "FULL JOIN", "FULL": "FULL JOIN"}
 _HALF_JOINS: Final = {"SEMI": "LEFT SEMI JOIN", "ANTI": "LEFT ANTI JOIN"}

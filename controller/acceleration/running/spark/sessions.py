@@ -28,7 +28,7 @@ from controller.acceleration.running.spark import properties, software
 from controller.acceleration.running.spark.standalone import Place, SparkCluster, started
 from controller.acceleration.running.spark.tables import write_tables
 from controller.acceleration.running.spark.translating import SparkStatement, spark_statement
-from controller.acceleration.running.statements.rendering import quoted
+from controller.acceleration.running.statements.literals import quoted
 from dataplane.fabric.kernel import namespaces
 from dataplane.given import read_given
 from dataplane.local.deadline import LocalDeadline

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from controller.acceleration.running.errors import RunError
-from controller.acceleration.running.statements.rendering import quoted
+from controller.acceleration.running.statements.literals import quoted
 from controller.acceleration.running.statements.splitting import LOSSLESS, columns_of
 
 _KEPT: Final = frozenset({

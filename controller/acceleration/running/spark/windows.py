@@ -9,7 +9,7 @@ from controller.acceleration.running.spark.functions import refused
 from controller.acceleration.running.spark.nodes import check_keys
 from controller.acceleration.running.spark.types import spark_type
 from controller.acceleration.running.statements.bound import Node
-from controller.acceleration.running.statements.rendering import type_of
+from controller.acceleration.running.statements.literals import type_of
 
 _RANKS: Final = {
     "WINDOW_ROW_NUMBER": "row_number()",

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 
 from controller.acceleration.running.errors import StatementError
 from controller.acceleration.running.statements.bound import CTE_REF, Node, children, operators, table_of
+from controller.acceleration.running.statements.literals import ZONED, constant, is_zoned, quoted, type_of, type_text
 
 Refer = Callable[[int], str]
 """The SQL of a column by its position among the columns of an operator's children."""
@@ -33,16 +34,7 @@ _JOINS: Final = {"INNER": "JOIN", "LEFT": "LEFT JOIN", "RIGHT": "RIGHT JOIN", "O
 _HALF_JOINS: Final = {"SEMI": "EXISTS", "ANTI": "NOT EXISTS"}
 _ROW_ID: Final = 1 << 63
 """Columns from here on are virtual: the row's number, or no column at all."""
-_SIMPLE_TYPES: Final = frozenset({
-    "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
-    "UHUGEINT", "FLOAT", "DOUBLE", "VARCHAR", "CHAR", "BLOB", "DATE", "TIME", "TIMESTAMP", "TIMESTAMP_S",
-    "TIMESTAMP_MS", "TIMESTAMP_NS", "INTERVAL", "UUID",
-})  # fmt: skip
-_NUMBERS: Final = frozenset({
-    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"
-})  # fmt: skip
 _ARITHMETIC: Final = frozenset({"+", "-", "*", "%"})
-_ZONED: Final = "TIMESTAMP WITH TIME ZONE"
 ORDERLESS: Final = frozenset({
     "count", "count_star", "count_if", "sum", "sum_no_overflow", "avg", "min", "max", "bool_and", "bool_or", "bit_and",
     "bit_or", "bit_xor", "arg_min", "arg_max", "stddev_samp", "stddev_pop", "var_samp", "var_pop",
@@ -286,8 +278,8 @@ class Renderer:
         name = node["qname"]["path"][-1]
         if node["type"] != "BOUND_FUNCTION" or name not in _deterministic() or not _is_rebound(node):
             raise StatementError(f"SQL: function {name} cannot be split across workers")
-        if any(_is_zoned(type_of(each)) for each in (node, *node.get("children", []))):
-            raise StatementError(f"SQL: function {name} over {_ZONED} depends on each worker's time zone")
+        if any(is_zoned(type_of(each)) for each in (node, *node.get("children", []))):
+            raise StatementError(f"SQL: function {name} over {ZONED} depends on each worker's time zone")
         if name == "struct_pack":
             members = (each["first"] for each in node["return_type"]["type_info"]["child_types"])
             arguments = tuple(f"{quoted(each)} := {text}" for each, text in zip(members, arguments, strict=True))
@@ -296,8 +288,8 @@ class Renderer:
     def _cast(self, node: Node, argument: str) -> str:
         (child,) = node["children"]
         kind = node["return_type"]
-        if _is_zoned(kind) != _is_zoned(type_of(child)):
-            raise StatementError(f"SQL: a cast to or from {_ZONED} depends on each worker's time zone")
+        if is_zoned(kind) != is_zoned(type_of(child)):
+            raise StatementError(f"SQL: a cast to or from {ZONED} depends on each worker's time zone")
         word = "TRY_CAST" if node["function_data"]["try_cast"] else "CAST"
         return f"{word}({argument} AS {type_text(kind)})"
 
@@ -403,94 +395,3 @@ def _deterministic() -> frozenset[str]:
 
 def _spoken(word: str) -> str:
     return word.removeprefix("LOGICAL_").removeprefix("BOUND_").removeprefix("OPERATOR_").replace("_", " ")
-
-
-# types and constants
-
-
-def type_of(node: Node) -> Node:
-    """Return the type of an expression."""
-    # Conjunctions have no type of their own.
-    is_constant = node["expression_class"] == "BOUND_CONSTANT"
-    kind: Node = node["value"]["type"] if is_constant else node.get("return_type", {"id": "BOOLEAN"})
-    return kind
-
-
-def _is_zoned(kind: Node) -> bool:
-    return bool(kind["id"] == _ZONED)
-
-
-def is_number(kind: Node) -> bool:
-    """Return whether a type is an integer or a decimal."""
-    return kind["id"] in _NUMBERS or kind["id"] == "DECIMAL"
-
-
-def type_text(kind: Node) -> str:
-    """Return the SQL of a type; a collation is not part of it: plans have applied it."""
-    identifier, info = kind["id"], kind.get("type_info", {})
-    if identifier in _SIMPLE_TYPES:
-        return str(identifier)
-    match identifier:
-        case "DECIMAL":
-            return f"DECIMAL({info['width']}, {info['scale']})"
-        case "LIST":
-            return f"{type_text(info['child_type'])}[]"
-        case "ARRAY":
-            return f"{type_text(info['child_type'])}[{info['size']}]"
-        case "STRUCT":
-            members = (f"{quoted(each['first'])} {type_text(each['second'])}" for each in info["child_types"])
-            return f"STRUCT({', '.join(members)})"
-        case "MAP":
-            key, value = (each["second"] for each in info["child_type"]["type_info"]["child_types"])
-            return f"MAP({type_text(key)}, {type_text(value)})"
-        case "ENUM":
-            return f"ENUM({', '.join(_text(value) for value in info['values'])})"
-        case "TIMESTAMP WITH TIME ZONE":
-            return _ZONED
-        case "NULL":
-            return '"NULL"'
-        case _:
-            raise StatementError(f"SQL: type {identifier} cannot be split across workers")
-
-
-def constant(value: Node) -> str:
-    """Return the SQL of a constant."""
-    kind = value["type"]
-    if value["is_null"]:
-        return "NULL" if kind["id"] == "NULL" else f"CAST(NULL AS {type_text(kind)})"
-    literal: Any = value["value"]
-    if isinstance(literal, dict) and literal.keys() == {"upper", "lower"}:
-        literal = (literal["upper"] << 64) + literal["lower"]
-    if kind["id"] == "BOOLEAN":
-        return "true" if literal else "false"
-    if kind["id"] in _NUMBERS and isinstance(literal, int):
-        return f"CAST({literal} AS {kind['id']})"
-    if kind["id"] in {"FLOAT", "DOUBLE"}:
-        return f"CAST({_text(str(literal))} AS {kind['id']})"
-    if kind["id"] == "DECIMAL" and isinstance(literal, int):
-        return f"({_decimal(literal, kind['type_info']['scale'])}::{type_text(kind)})"
-    if kind["id"] == "VARCHAR" and isinstance(literal, str):
-        return _text(literal)
-    if kind["id"] == "DATE" and isinstance(literal, int):
-        return f"(DATE '1970-01-01' + {literal})"
-    if kind["id"] == "TIMESTAMP" and isinstance(literal, int):
-        return f"make_timestamp({literal})"
-    if kind["id"] == "INTERVAL" and isinstance(literal, dict):
-        months, days, micros = (literal.get(key, 0) for key in ("months", "days", "micros"))
-        return f"(to_months({months}) + to_days({days}) + to_microseconds({micros}))"
-    raise StatementError(f"SQL: a constant of type {kind['id']} cannot be split across workers")
-
-
-def _decimal(number: int, scale: int) -> str:
-    digits = str(abs(number)).rjust(scale + 1, "0")
-    sign = "-" if number < 0 else ""
-    return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale else f"{sign}{digits}"
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
-def quoted(name: str) -> str:
-    """Return a name in quotation marks."""
-    return '"' + name.replace('"', '""') + '"'

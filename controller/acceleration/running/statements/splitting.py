@@ -27,6 +27,7 @@ from controller.acceleration.running.statements.bound import (
     scans,
     table_of,
 )
+from controller.acceleration.running.statements.literals import is_number, quoted, type_of
 from controller.acceleration.running.statements.rendering import (
     COLLATED_GROUP,
     ORDERLESS,
@@ -34,12 +35,9 @@ from controller.acceleration.running.statements.rendering import (
     Relation,
     Renderer,
     aggregate_name,
-    is_number,
     limit_text,
     limits,
     orders_of,
-    quoted,
-    type_of,
 )
 from controller.acceleration.running.values import PARTS, Split
 

@@ -17,7 +17,8 @@ import pyarrow as pa
 from controller.acceleration.plans import SUMS
 from controller.acceleration.running.errors import StatementError
 from controller.acceleration.running.statements.bound import Node, bound_plan, inlined, scans
-from controller.acceleration.running.statements.rendering import Renderer, quoted
+from controller.acceleration.running.statements.literals import quoted
+from controller.acceleration.running.statements.rendering import Renderer
 from controller.acceleration.running.statements.splitting import LOSSLESS
 from controller.acceleration.running.steps.naming import FINAL, Step, formulas_of, steps_of
 from controller.acceleration.running.steps.pushing import AGGREGATE, pushed

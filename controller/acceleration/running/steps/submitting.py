@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from controller.acceleration.running.errors import RunError, StatementError
-from controller.acceleration.running.statements.rendering import quoted
+from controller.acceleration.running.statements.literals import quoted
 from controller.acceleration.running.statements.splitting import LOSSLESS, Schema
 from controller.acceleration.running.steps.planning import MOST_SAMPLED, CountedSizes, EstimatedSizes, plan_statement
 from controller.acceleration.running.values import Split

@@ -16,7 +16,8 @@ import torch
 
 from controller.acceleration.running.errors import RunError
 from controller.acceleration.running.statements.bound import Node, children
-from controller.acceleration.running.statements.rendering import aggregate_name, limits, type_of
+from controller.acceleration.running.statements.literals import type_of
+from controller.acceleration.running.statements.rendering import aggregate_name, limits
 from controller.acceleration.running.steps.pushing import AGGREGATE, COMPARISON_JOIN, FILTER, PROJECTION
 
 _TYPES: Final = {

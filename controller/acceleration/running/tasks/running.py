@@ -23,7 +23,7 @@ from controller.acceleration.running.spark.sessions import SparkSession
 from controller.acceleration.running.spark.standalone import SparkCluster
 from controller.acceleration.running.spark.translating import SparkStatement
 from controller.acceleration.running.starting import LocalWorkers
-from controller.acceleration.running.statements.rendering import quoted
+from controller.acceleration.running.statements.literals import quoted
 from controller.acceleration.running.statements.splitting import LOSSLESS
 from controller.acceleration.running.tasks.values import (
     HERE,

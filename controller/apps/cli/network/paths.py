@@ -17,7 +17,7 @@ from controller.apps.cli.network.path_costs import cost
 from controller.apps.cli.network.path_server import SERVER, Server, ask, ask_at, flow_name
 from controller.apps.cli.network.segments import segments
 from controller.apps.cli.shared.common import SettingsFile, run_daemon
-from controller.apps.cli.shared.load import load_rows, warn_overloads
+from controller.apps.cli.shared.daemon_rows import load_rows, role_rows, warn_overloads
 from controller.apps.cli.shared.output import (
     AsJson,
     Cells,
@@ -30,7 +30,6 @@ from controller.apps.cli.shared.output import (
     table_of,
     utc,
 )
-from controller.apps.cli.shared.role import role_rows
 from controller.apps.cli.shared.units import seconds
 from controller.common.console import plain_or_terminal
 from controller.network.intents import FlowSpec

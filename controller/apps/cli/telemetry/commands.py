@@ -17,7 +17,7 @@ import typer
 from collectors.values import ChildState, Event, JobKey, JobState, PathState, ReporterState
 from controller.apps.cli.network.feed import FEED, Feed, ask, snapshot_of
 from controller.apps.cli.shared.amounts import in_milliseconds
-from controller.apps.cli.shared.load import load_rows, warn_overloads
+from controller.apps.cli.shared.daemon_rows import load_rows, warn_overloads
 from controller.apps.cli.shared.output import Cells, Format, FormatOption, flat, line_of, show, show_values, utc
 from controller.apps.cli.shared.units import milliseconds, percent, seconds
 from controller.apps.cli.telemetry.links import links, top, warn_of_silence

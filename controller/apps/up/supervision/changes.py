@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from controller.apps.up.plan import DaemonPlan, UpPlan, make_plan
+from controller.apps.up.daemon_plans import DaemonPlan
+from controller.apps.up.plan import UpPlan, make_plan
 from controller.apps.up.settings import UpSettings
 from dataplane.config import Strict
 from dataplane.config.changes import changed_keys

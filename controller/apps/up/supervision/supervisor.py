@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from controller.apps.up.control import Answer, Question, prepare_run, serving
+from controller.apps.up.daemon_plans import DaemonPlan
 from controller.apps.up.errors import UpError
-from controller.apps.up.plan import DaemonPlan, UpPlan, settings_file, write_generated
+from controller.apps.up.plan import UpPlan, settings_file, write_generated
 from controller.apps.up.remains import remove_remains
 from controller.apps.up.supervision.changes import Changes, changes
 from controller.apps.up.supervision.daemon import Daemon

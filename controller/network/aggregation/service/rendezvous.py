@@ -4,19 +4,19 @@ A state machine without sockets and clocks: events come with their time, and it 
 token identifies it. Each job has at most one change of the switches in progress; the next action is computed from the
 job's state after each event, so that nothing depends on the order of events.
 
-A worker that joins a running job waits until all members hold: they begin no more all-reduces, report how many they
-have begun, finish the highest of these, and report the item with which they continue. The newcomer begins there.
+A worker that joins a running job waits until all members hold at a barrier (barriers.py).
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 from controller.network.aggregation.service.admission import problem_of
+from controller.network.aggregation.service.barriers import Barriers
 from controller.network.aggregation.service.job_state import (
     Action,
-    Barrier,
     Change,
     Create,
     End,
@@ -24,7 +24,6 @@ from controller.network.aggregation.service.job_state import (
     JobState,
     Join,
     Move,
-    Notify,
     Phase,
     Remove,
     WorkerState,
@@ -36,8 +35,8 @@ from controller.network.aggregation.service.main_servers import (
     server_of,
     with_server,
 )
+from controller.network.aggregation.service.outbox import Outbox
 from controller.network.aggregation.service.settings import JobSettings
-from controller.network.aggregation.service.worker_views import admitted_of, view_of
 from dataplane.allreduce.jobs.messages import (
     Arrived,
     Completed,
@@ -48,7 +47,6 @@ from dataplane.allreduce.jobs.messages import (
     Hello,
     Leave,
     Refused,
-    Waiting,
 )
 from dataplane.clock import NS_PER_S
 from dataplane.wire.aggregation import age
@@ -59,11 +57,12 @@ class Rendezvous:
 
     def __init__(self, settings: JobSettings, hosts: Collection[str], change_ns: int) -> None:
         """Take the topology's hosts, and the longest time that a change of the switches may take."""
-        self._settings, self._hosts, self._change_ns = settings, frozenset(hosts), change_ns
+        self._settings, self._hosts = settings, frozenset(hosts)
         self._jobs: dict[int, JobState] = {}
         self._workers: dict[str, tuple[JobState, WorkerState]] = {}
-        self._serial = 0
-        self._out: list[Action] = []
+        self._serials = itertools.count(1)
+        self._outbox = Outbox(settings.lease_ns, change_ns)
+        self._barriers = Barriers(self._outbox, self._workers, self._serials, settings.hold_ns)
         self.ended: deque[JobState] = deque(maxlen=settings.kept)
         """Jobs that have ended, the newest last."""
 
@@ -78,13 +77,13 @@ class Rendezvous:
         if seat is not None:
             self._reconnected(*seat, hello, now_ns)
         elif hello.number is not None:
-            self._notify(hello.token, self._farewell_of(hello, hello.number))
+            self._outbox.tell(hello.token, self._farewell_of(hello, hello.number))
         else:
             problem = problem_of(hello, self._hosts, self._named(hello.job), self._settings, len(self.jobs))
             if problem is None:
                 self._seat_worker(hello, now_ns)
             else:
-                self._notify(hello.token, Refused(f"job {hello.job}: {problem}"))
+                self._outbox.tell(hello.token, Refused(f"job {hello.job}: {problem}"))
         return self._reconcile(now_ns)
 
     def receive(
@@ -93,7 +92,7 @@ class Rendezvous:
         """Take a worker's message."""
         seat = self._workers.get(token)
         if seat is None:
-            self._notify(token, Ended("this worker has been removed from its job", removed=True))
+            self._outbox.tell(token, Ended("this worker has been removed from its job", removed=True))
             return self._reconcile(now_ns)
         job, worker = seat
         worker.heard_ns = now_ns
@@ -209,8 +208,8 @@ class Rendezvous:
     def _seat_worker(self, hello: Hello, now_ns: int) -> None:
         job = self._named(hello.job)
         if job is None:
-            self._serial += 1
-            job = self._jobs[self._serial] = JobState(self._serial, hello, 0, 0, 0)
+            serial = next(self._serials)
+            job = self._jobs[serial] = JobState(serial, hello, 0, 0, 0)
             adopt_terms(job, hello, self._settings)
         if hello.is_main_server:
             self._seat_server(job, WorkerState(hello, now_ns, now_ns + hello.deadline_ns), now_ns)
@@ -220,12 +219,12 @@ class Rendezvous:
         elif hello.host in job.members or hello.host in job.joiners:
             self._expel(job, hello.host, "another worker of the same host has joined")
             if job.phase is Phase.ENDED:
-                self._notify(hello.token, Refused(f"job {hello.job} has just ended: {job.reason}"))
+                self._outbox.tell(hello.token, Refused(f"job {hello.job} has just ended: {job.reason}"))
                 return
         worker = WorkerState(hello, now_ns, now_ns + hello.deadline_ns)
         self._workers[hello.token] = job, worker
         (job.members if job.phase is Phase.GATHERING else job.joiners)[hello.host] = worker
-        self._notify_waiting(job, worker)
+        self._outbox.tell_waiting(job, worker)
 
     def _seat_server(self, job: JobState, server: WorkerState, now_ns: int) -> None:
         if job.main_server is not None:
@@ -233,10 +232,10 @@ class Rendezvous:
         job.main_server = server
         self._workers[server.hello.token] = job, server
         if job.installed is None:
-            self._notify_waiting(job, server)
+            self._outbox.tell_waiting(job, server)
         else:
-            self._admit(job, server)
-            self._send_views(job, now_ns)
+            self._outbox.admit(job, server)
+            self._outbox.show_all(job, now_ns)
 
     def _unseat_server(self, job: JobState, why: str, now_ns: int) -> None:
         """Continue without the main server, which may come back."""
@@ -246,22 +245,22 @@ class Rendezvous:
         farewell = Ended(f"{server.hello.host} is no longer the main server of job {job.name}: {why}", removed=True)
         job.remember_removed(server.hello.token, farewell)
         self._workers.pop(server.hello.token, None)
-        self._notify(server.hello.token, farewell)
+        self._outbox.tell(server.hello.token, farewell)
         if job.installed is not None:
-            self._send_views(job, now_ns)
+            self._outbox.show_all(job, now_ns)
 
     def _reconnected(self, job: JobState, worker: WorkerState, hello: Hello, now_ns: int) -> None:
         """Send a worker the current state over its new connection."""
         worker.heard_ns, worker.disconnected_ns = now_ns, None
         is_seated = worker is job.main_server or job.members.get(hello.host) is worker
         if not is_seated or job.installed is None:
-            self._notify_waiting(job, worker)
+            self._outbox.tell_waiting(job, worker)
             return
         if job.barrier is not None and hello.host in job.barrier.joined:
             return
         if hello.number is None:
-            self._admit(job, worker)
-        self._notify(hello.token, view_of(job, hello.host, now_ns, self._change_ns))
+            self._outbox.admit(job, worker)
+        self._outbox.show(job, worker, now_ns)
 
     def _begin_leaving(self, job: JobState, worker: WorkerState, item: int, now_ns: int) -> None:
         """Let a worker leave at once, or have the others report when they have all of its results.
@@ -274,7 +273,7 @@ class Rendezvous:
             self._leave(job, worker)
         elif worker.leaves_before is None:
             worker.leaves_before = item
-            self._send_views(job, now_ns)
+            self._outbox.show_all(job, now_ns)
 
     def _release_leavers(self, job: JobState) -> None:
         """Release leavers that no remaining member needs any more."""
@@ -306,7 +305,7 @@ class Rendezvous:
                 job.removals.append(host)
         elif isinstance(job.pending_change, Join) and job.pending_change.token == worker.hello.token:
             job.removals.append(host)
-        self._notify(worker.hello.token, farewell)
+        self._outbox.tell(worker.hello.token, farewell)
         self._workers.pop(worker.hello.token, None)
 
     def _reconcile(self, now_ns: int) -> list[Action]:
@@ -315,8 +314,7 @@ class Rendezvous:
             self._expire(job, now_ns)
             while job.phase is not Phase.ENDED and job.pending_change is None and self._advance(job, now_ns):
                 pass
-        out, self._out = self._out, []
-        return out
+        return self._outbox.take()
 
     def _lease_end_ns(self, worker: WorkerState) -> int:
         """Return when a worker counts as dead if it stays silent."""
@@ -345,13 +343,13 @@ class Rendezvous:
             return
         for host, worker in tuple(job.joiners.items()):
             if worker.admit_until_ns <= now_ns and not job.is_joining(worker):
-                self._refuse(job, [host], "the others did not reach a point where it could join in time")
+                self._barriers.refuse(job, [host], "the others did not reach a point where it could join in time")
         if (
             job.barrier is not None
             and job.barrier.deadline_ns <= now_ns
             and not isinstance(job.pending_change, Join | Move)
         ):
-            self._abandon_barrier(job, now_ns)
+            self._barriers.abandon(job, now_ns)
 
     def _advance(self, job: JobState, now_ns: int) -> bool:
         """Take the next step of a job without a pending change; return whether there was one."""
@@ -364,13 +362,11 @@ class Rendezvous:
             left = f"{len(job.members)} of {job.size} workers are left" if job.size else "all workers have left"
             self._end(job, left, now_ns)
         elif job.removals:
-            self._change(job, Remove(job.key, installed.number, job.removals.popleft()))
+            self._outbox.change(job, Remove(job.key, installed.number, job.removals.popleft()))
         elif job.barrier is None:
-            return self._begin_barrier(job, now_ns)
-        elif job.barrier.count is None:
-            return self._agree_on_count(job, job.barrier, now_ns)
+            return self._barriers.begin(job, now_ns)
         else:
-            return self._pass_barrier(job, job.barrier, installed, now_ns)
+            return self._barriers.advance(job, job.barrier, installed, now_ns)
         return True
 
     def _gather(self, job: JobState, now_ns: int) -> bool:
@@ -382,43 +378,7 @@ class Rendezvous:
         job.phase = Phase.CREATING
         workers = tuple(job.members[host].worker for host in sorted(job.members))
         job.server = server_of(job)
-        self._change(job, Create(job.key, workers, job.window, job.capacity, job.server))
-        return True
-
-    def _begin_barrier(self, job: JobState, now_ns: int) -> bool:
-        if job.move_reason is None and not job.joiners:
-            return False
-        self._serial += 1
-        job.phase, job.barrier = Phase.HELD, Barrier(self._serial, now_ns + self._settings.hold_ns)
-        for worker in job.members.values():
-            worker.count = worker.next_item = None
-        self._send_views(job, now_ns)
-        return True
-
-    def _agree_on_count(self, job: JobState, barrier: Barrier, now_ns: int) -> bool:
-        counts = [worker.count for worker in job.remaining.values() if worker.count is not None]
-        if len(counts) < len(job.members):
-            return False
-        barrier.count = max(counts)
-        self._send_views(job, now_ns)
-        return True
-
-    def _pass_barrier(self, job: JobState, barrier: Barrier, installed: InstalledJob, now_ns: int) -> bool:
-        """Have all members finish the same all-reduce; then make the pending changes and continue."""
-        items = {worker.next_item for worker in job.members.values()}
-        if None in items:
-            return False
-        if len(items) > 1:
-            self._refuse(job, tuple(job.joiners), "its workers do not reduce items of the same sizes in the same order")
-            self._release(job, now_ns)
-        elif job.joiners:
-            barrier.item = items.pop() or 0
-            worker = next(iter(job.joiners.values()))
-            self._change(job, Join(job.key, installed.number, worker.worker, worker.hello.token))
-        elif job.move_reason is not None:
-            self._change(job, Move(job.key, installed.number))
-        else:
-            self._release(job, now_ns)
+        self._outbox.change(job, Create(job.key, workers, job.window, job.capacity, job.server))
         return True
 
     def _changed(self, job: JobState, change: Change, problem: str | None, now_ns: int) -> None:
@@ -428,74 +388,19 @@ class Rendezvous:
             case Create():
                 job.phase = Phase.RUNNING
                 for worker in with_server(job):
-                    self._admit(job, worker)
+                    self._outbox.admit(job, worker)
             case Remove() if problem is not None:
                 self._end(job, f"{change.host} cannot be removed: {problem}", now_ns)
             case Remove():
-                self._send_views(job, now_ns)
+                self._outbox.show_all(job, now_ns)
             case Join():
-                self._joined(job, change, problem)
+                self._barriers.joined(job, change, problem)
                 if problem is not None:
-                    self._send_views(job, now_ns)
+                    self._outbox.show_all(job, now_ns)
             case Move():
                 job.move_reason = None
             case End():
                 pass
-
-    def _joined(self, job: JobState, change: Join, problem: str | None) -> None:
-        host = change.worker.host
-        worker = job.joiners.get(host)
-        if worker is None or worker.hello.token != change.token:
-            # Gone meanwhile: it waits to be removed from the switches, if it is in them.
-            if problem is not None:
-                job.removals.remove(host)
-        elif problem is not None:
-            self._refuse(job, [host], problem)
-        else:
-            self._make_member(job, host)
-
-    def _make_member(self, job: JobState, host: str) -> None:
-        """Make a joiner a member that begins where the others continue."""
-        barrier = job.barrier
-        assert barrier is not None
-        assert barrier.count is not None
-        worker = job.members[host] = job.joiners.pop(host)
-        worker.next_item, worker.count, worker.start = barrier.item, barrier.count, (barrier.item, barrier.count)
-        barrier.joined.append(host)
-        job.size = max(job.size, len(job.members))
-
-    def _admit(self, job: JobState, worker: WorkerState) -> None:
-        self._notify(worker.hello.token, admitted_of(job, worker, self._settings.lease_ns, self._change_ns))
-
-    def _abandon_barrier(self, job: JobState, now_ns: int) -> None:
-        barrier = job.barrier
-        assert barrier is not None
-        late = [
-            host
-            for host, remaining in job.remaining.items()
-            if (remaining.count if barrier.count is None else remaining.next_item) is None
-        ]
-        what = "report what it had started" if barrier.count is None else f"finish {job.item_name} {barrier.count}"
-        reason = f"{' '.join(sorted(late)) or 'nobody'} did not {what} within {self._settings.hold_ns / NS_PER_S:g} s"
-        self._refuse(job, tuple(job.joiners), reason)
-        job.move_reason = None
-        self._release(job, now_ns)
-
-    def _release(self, job: JobState, now_ns: int) -> None:
-        barrier = job.barrier
-        assert barrier is not None
-        job.phase, job.barrier, job.newcomers = Phase.RUNNING, None, tuple(barrier.joined)
-        for host in barrier.joined:
-            if host in job.members:
-                job.members[host].newcomers = job.newcomers
-                self._admit(job, job.members[host])
-        self._send_views(job, now_ns)
-
-    def _refuse(self, job: JobState, hosts: Iterable[str], why: str) -> None:
-        for host in hosts:
-            worker = job.joiners.pop(host)
-            self._workers.pop(worker.hello.token, None)
-            self._notify(worker.hello.token, Refused(f"job {job.name}: {why}"))
 
     def _end(self, job: JobState, reason: str, now_ns: int) -> None:
         """End a job and send all its workers the same reason."""
@@ -503,7 +408,7 @@ class Rendezvous:
         text = f"job {job.name} has ended: {reason}" if begun else f"job {job.name}: {reason}"
         for worker in (*with_server(job), *job.joiners.values()):
             is_member = begun and worker in with_server(job)
-            self._notify(worker.hello.token, Ended(text) if is_member else Refused(text))
+            self._outbox.tell(worker.hello.token, Ended(text) if is_member else Refused(text))
             self._workers.pop(worker.hello.token, None)
         if begun or job.members:
             self.ended.append(job)
@@ -514,21 +419,6 @@ class Rendezvous:
     def _forget(self, job: JobState, *, is_there: bool) -> None:
         """Forget an ended job, once the switches hold nothing of it."""
         if is_there and job.installed is not None:
-            self._change(job, End(job.key, job.installed.number))
+            self._outbox.change(job, End(job.key, job.installed.number))
         else:
             del self._jobs[job.key]
-
-    def _change(self, job: JobState, change: Change) -> None:
-        job.pending_change = change
-        self._out.append(change)
-
-    def _notify(self, token: str, message: Downward) -> None:
-        self._out.append(Notify(token, message, last=isinstance(message, Refused | Ended)))
-
-    def _notify_waiting(self, job: JobState, worker: WorkerState) -> None:
-        self._notify(worker.hello.token, Waiting(tuple(sorted(job.members)), job.hello.workers))
-
-    def _send_views(self, job: JobState, now_ns: int) -> None:
-        """Send the current job to all members, and to the main server."""
-        for worker in with_server(job):
-            self._notify(worker.hello.token, view_of(job, worker.hello.host, now_ns, self._change_ns))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.apiserver.registry.dispatches import Completion
+from controller.apiserver.registry.completions import Completion
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.task import TaskPhase
 from controller.scheduling.serving.tasks.metrics import TaskMetrics

@@ -14,9 +14,11 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.apiserver.client import ApiClient
-from controller.apiserver.registry import dispatches
-from controller.apiserver.registry.dispatches import Completion, CompletionRequest, Dispatch, DispatchRequest, TaskState
+from controller.apiserver.registry import completions, dispatches
+from controller.apiserver.registry.completions import Completion, CompletionRequest
+from controller.apiserver.registry.dispatches import Dispatch, DispatchRequest
 from controller.apiserver.registry.placements import NewDecision
+from controller.apiserver.registry.task_state import TaskState
 from controller.apiserver.resources import Decision, Metadata, Task
 from controller.apiserver.resources.base import Resource
 from controller.apiserver.resources.decision import DecisionSpec
@@ -133,7 +135,7 @@ class Writer:
             await self.read_again(Task, item.task)
             return False
         self._assume(
-            dispatches.complete(TaskState({item.task: task}, centres), request, self.now_ns()), answer.revision
+            completions.complete(TaskState({item.task: task}, centres), request, self.now_ns()), answer.revision
         )
         return True
 

@@ -21,7 +21,8 @@ from controller.learning.agent.weights import HIGH, LOW, WeightSet
 from controller.learning.environment.settings import Gain
 from controller.learning.errors import LearningError
 from controller.learning.policy.files import Claim
-from controller.learning.policy.live import LearnSettings, LiveNetwork, LiveSettings
+from controller.learning.policy.live import LiveNetwork
+from controller.learning.policy.settings import LearnSettings, LiveSettings
 from controller.learning.values import Bools, Experience, Floats, Observation
 from controller.scheduling.framework.lessons import Outcome
 from controller.scheduling.framework.plugins import PODS, TASKS, make_policy

@@ -99,7 +99,7 @@ def unequal(diamond_of: MakeTopology) -> Topology:
 def test_switch_leaves_a_dead_group_port_when_it_notices(diamond_of: MakeTopology) -> None:
     circle = Circle(diamond_of((MS, MS, MS, MS, 20 * MS)))
     circle.run(200 * MS)
-    seen = circle.paths.current(circle.collector.snapshot(), 0)[FlowSpec("ha", "hd")].path
+    seen = circle.paths.positions.current(circle.collector.snapshot(), 0)[FlowSpec("ha", "hd")].path
     circle.fabric.set_link("a", seen[1], up=False, notice_after_ns=NOTICE_NS)
     circle.fabric.run_until(500 * MS)
     assert 0 < circle.lost(0, 450 * MS) <= (NOTICE_NS + IN_FLIGHT_NS) // GAP_NS

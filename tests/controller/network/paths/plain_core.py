@@ -15,6 +15,7 @@ from controller.network.paths.deciding.decide import Assignment, Part
 from controller.network.paths.deciding.graph import Network, Path
 from controller.network.paths.deciding.located import LocatedFlows
 from controller.network.paths.membership import Membership
+from controller.network.paths.positions import FlowPositions
 from controller.network.paths.seen_flows import MeasuredRate, SeenFlows, SeenRows, is_probe
 from controller.network.paths.telemetry_load import DEFAULT_PACKET_BYTES, TelemetryLoad
 from controller.network.tables.path_choice import flow_hash
@@ -67,38 +68,44 @@ class PlainMembership(Membership):
         return admitted, replaced
 
 
-class PlainCore(PathServerCore):
-    """Decides like `PathServerCore`; its managed flows are in `ManagedFlows`, too."""
+class PlainPositions(FlowPositions):
+    """Locates flows like `FlowPositions`, one by one; the managed ones are in `ManagedFlows`, too."""
 
     membership = PlainMembership
 
     def current(self, snapshot: Snapshot, now_ns: int) -> LocatedFlows:
         """Return every managed flow with its path, flow by flow."""
-        measured, rates = seen_paths(self._seen, snapshot), seen_rates(self._seen, snapshot)
-        parts = parts_of(snapshot, self.network)
+        measured, rates = seen_paths(self.seen, snapshot), seen_rates(self.seen, snapshot)
+        parts, listed = parts_of(snapshot, self.network), self._members.listed
         assignments: dict[FlowSpec, Assignment] = {}
-        for flow in self._managed:
+        for flow in self.managed:
             path = self._path(flow, measured.get(flow))
             if path is not None and len(path) > 1:
                 since_ns = self._moved_ns.get(flow)
                 since_ns = None if since_ns is None or since_ns > now_ns else since_ns
-                rate = rates.get(flow) if self._members.listed.get(flow) is None else None
-                spread = () if flow in self._assigned else parts.get(flow, ())
-                is_pinned = self._pins.holds(flow, path)
-                assignment = Assignment(path, since_ns, self._members.listed.get(flow), parts=spread, pinned=is_pinned)
+                rate = rates.get(flow) if listed.get(flow) is None else None
+                spread = () if flow in self.explicit else parts.get(flow, ())
+                is_pinned = self.pins.holds(flow, path)
+                assignment = Assignment(path, since_ns, listed.get(flow), parts=spread, pinned=is_pinned)
                 assignments[flow] = assignment if rate is None else rate.given_to(assignment)
         return LocatedFlows.of(self.network.book, assignments)
 
-    def _measured_flows(self, snapshot: Snapshot, forwarding: Forwarding) -> list[MeasuredFlow]:
+    def measured_flows(self, snapshot: Snapshot, forwarding: Forwarding) -> list[MeasuredFlow]:
         def has_route(key: FlowKey, src: str, dst: str) -> bool:
-            return FlowSpec(src, dst) in self._assigned or self._seen.flow_of(key) in self._assigned
+            return FlowSpec(src, dst) in self.explicit or self.seen.flow_of(key) in self.explicit
 
         flows = measured_flows(snapshot, self.network, has_route, self.settings.stale_after_ns)
-        watch, seen = self.settings.watch, self._seen.rows(snapshot)
+        watch, seen = self.settings.watch, self.seen.rows(snapshot)
         return flows if watch is None else [*flows, *report_flows(seen, self.network, watch, forwarding.path)]
 
     def _seen_path(self, flow: FlowSpec, snapshot: Snapshot) -> Path | None:
-        return seen_paths(self._seen, snapshot).get(flow)
+        return seen_paths(self.seen, snapshot).get(flow)
+
+
+class PlainCore(PathServerCore):
+    """Decides like `PathServerCore`, with flows one by one."""
+
+    kind_of_positions = PlainPositions
 
 
 def seen_paths(seen: SeenFlows, snapshot: Snapshot) -> Mapping[FlowSpec, Path]:

@@ -155,13 +155,14 @@ def test_both_decide_the_same(seed: int, options: dict[str, object]) -> None:
         ours, plain = (core.step(seen, now_ns) for core, seen in zip(cores, (over_the_feed(taken), taken), strict=True))
         assert ours == plain
         moves += ours is not None
-        assigned = [list(core.current(core._snapshot, now_ns).items()) for core in cores if core._snapshot is not None]
+        views = [(core.positions, core._snapshot) for core in cores]
+        assigned = [list(positions.current(view, now_ns).items()) for positions, view in views if view is not None]
         assert assigned[0] == assigned[1]
         for results in interrupted(cores, chance, now_ns):
             assert results[0] == results[1]
             moves += isinstance(results[0], RoundResult)
         assert cores[0].counters == cores[1].counters
-        assert list(cores[0]._managed) == list(cores[1]._managed)
+        assert list(cores[0].positions.managed) == list(cores[1].positions.managed)
     assert moves, "nothing was decided"
 
 
@@ -181,7 +182,7 @@ def test_flows_that_weights_can_lead_are_the_same(seed: int) -> None:
     assigned = []
     for core in cores:
         core.step(snapshot, 0)
-        flows = core._measured_flows(snapshot, core._balancer._forwarding())
+        flows = core.positions.measured_flows(snapshot, core._balancer._forwarding())
         assigned.append(flows)
     assert assigned[0] == assigned[1]
     assert assigned[0]

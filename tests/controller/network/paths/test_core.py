@@ -109,9 +109,9 @@ def test_telemetry_shows_the_used_equal_base_path(diamond_of: MakeTopology) -> N
     topology = diamond_of((5 * MS, 5 * MS, 5 * MS, 5 * MS, 20 * MS))
     core = PathServerCore(topology, SETTINGS)
     core.step(snapshot(topology, paths=("acd",)), 0)
-    assert core.current(snapshot(topology, paths=("acd", "abd")), 0)[AD].path == ("a", "c", "d")
-    assert core.current(snapshot(topology, paths=("abd", "acd")), 0)[AD].path == ("a", "b", "d")
-    assert core.current(snapshot(topology, paths=("ab",)), 0)[AD].path == ("a", "b", "d")
+    assert core.positions.current(snapshot(topology, paths=("acd", "abd")), 0)[AD].path == ("a", "c", "d")
+    assert core.positions.current(snapshot(topology, paths=("abd", "acd")), 0)[AD].path == ("a", "b", "d")
+    assert core.positions.current(snapshot(topology, paths=("ab",)), 0)[AD].path == ("a", "b", "d")
 
 
 def test_more_flows_than_allowed_are_counted_and_left_alone(topology: Topology) -> None:
@@ -135,7 +135,7 @@ def test_heavy_newcomer_takes_the_place_of_a_light_flow(topology: Topology) -> N
     core.step(sending(1000, 100, 900), 1500 * MS)
     assert core.counters["flows_replaced"] == 0, "flows are replaced once a second at most"
     core.step(sending(1000, 100, 900), 2000 * MS)
-    assert set(core.current(Snapshot(0, {}, {}, {}), 0)) == {FlowSpec("ha", "hd"), FlowSpec("hc", "hd")}
+    assert set(core.positions.current(Snapshot(0, {}, {}, {}), 0)) == {FlowSpec("ha", "hd"), FlowSpec("hc", "hd")}
     assert (core.flows, core.counters["flows_replaced"]) == (2, 1)
 
 
@@ -146,7 +146,7 @@ def test_flows_over_the_limit_are_counted_and_the_first_kept(topology: Topology)
     seen = {key: PathState(key, ("a", "b"), 1, 1, 0) for key in keys}
     core = PathServerCore(topology, SETTINGS, max_flows=2)
     core.step(Snapshot(0, {}, seen, {}), 0)
-    assert set(core.current(Snapshot(0, {}, {}, {}), 0)) == {FlowSpec("ha", "hb"), FlowSpec("ha", "hc")}
+    assert set(core.positions.current(Snapshot(0, {}, {}, {}), 0)) == {FlowSpec("ha", "hb"), FlowSpec("ha", "hc")}
     assert core.counters["flows_over_limit"] == 10
 
 
@@ -339,7 +339,7 @@ def test_largest_flow_between_two_hosts_sets_the_path(diamond_of: MakeTopology) 
     paths = {key: dataclasses.replace(state, rate_bps=rates[key]) for key, state in taken.paths.items()}
     taken = dataclasses.replace(taken, paths=paths)
     core.step(taken, 0)
-    assert core.current(taken, 0)[AD].path == ("a", "c", "d")
+    assert core.positions.current(taken, 0)[AD].path == ("a", "c", "d")
 
 
 def test_calm_rounds_work_out_candidates_ahead_a_few_at_a_time(topology: Topology) -> None:

@@ -297,7 +297,7 @@ def test_no_decided_path_crosses_a_drained_link_unstated(drawn: Topology, data: 
                 continue
             assert effect.moves == foreseen.moves
             moved = {move.flow: move.new_path for move in effect.moves}
-            assert all(core.current(EMPTY, now_ns)[flow].path == path for flow, path in moved.items())
+            assert all(core.positions.current(EMPTY, now_ns)[flow].path == path for flow, path in moved.items())
         else:
             link = LinkKey(*data.draw(st.sampled_from(cables)))
             down ^= {link}
@@ -307,7 +307,7 @@ def test_no_decided_path_crosses_a_drained_link_unstated(drawn: Topology, data: 
         stated = {stay.flow for stay in core.drains(now_ns + MS).stays}
         on_them = {
             flow
-            for flow, assignment in core.current(EMPTY, now_ns + MS).items()
+            for flow, assignment in core.positions.current(EMPTY, now_ns + MS).items()
             if drained & set(links_of(assignment.path))
         }
         assert on_them == stated

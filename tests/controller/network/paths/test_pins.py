@@ -209,7 +209,7 @@ def test_one_of_several_flows_between_two_hosts_is_pinned_alone(topology: Topolo
     single = dataclasses.replace(AD, protocol=17, src_port=2)
     core.pin(single, ACD, MS)
     core.step(seen, 100 * MS)
-    now = core.current(seen, 100 * MS)
+    now = core.positions.current(seen, 100 * MS)
     assert {flow: (assignment.path, assignment.rate_bps) for flow, assignment in now.items()} == {
         AD: (ABD, 3_000_000),
         single: (ACD, 3_000_000),
@@ -217,7 +217,7 @@ def test_one_of_several_flows_between_two_hosts_is_pinned_alone(topology: Topolo
     released = core.release(single, 200 * MS)
     core.step(seen, 300 * MS)
     assert released.routes.routes == ()
-    assert core.current(seen, 300 * MS)[AD].rate_bps == 6_000_000
+    assert core.positions.current(seen, 300 * MS)[AD].rate_bps == 6_000_000
     assert core.flows == 1
 
 

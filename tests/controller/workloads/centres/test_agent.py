@@ -12,13 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from controller.apiserver.client import ApiClient, Place
-from controller.apiserver.registry.dispatches import (
-    Completion,
-    CompletionRequest,
-    Dispatch,
-    DispatchRequest,
-    OtherMember,
-)
+from controller.apiserver.registry.completions import Completion, CompletionRequest
+from controller.apiserver.registry.dispatches import Dispatch, DispatchRequest, OtherMember
 from controller.apiserver.resources import Centre, Metadata, ProbeTask, Task
 from controller.apiserver.resources import ProbeKernel as ProbeKernelResource
 from controller.apiserver.resources.centre import CentreStatus, UnitType

@@ -12,12 +12,11 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.apiserver.registry.dispatches import Completion
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.task import TaskPhase
-from controller.workloads.centres.agent import Agent
-from controller.workloads.centres.configuring import Configurer
+from controller.workloads.centres.deciding import Cause
+from controller.workloads.centres.ends import TaskEnds
 from controller.workloads.centres.engines.base import JobMark, JobPhase, JobState
 from controller.workloads.centres.errors import CentreError
 from controller.workloads.centres.folder import CentreFolder
@@ -26,10 +25,8 @@ from controller.workloads.centres.logs.kept import KeptOutputs
 from controller.workloads.centres.metrics import Metrics
 from controller.workloads.centres.process import serve
 from controller.workloads.centres.settings import MetricsSettings
-from controller.workloads.centres.trying.kernels import Kernels
 from dataplane.metrics_server import MetricsServer
 from tests.controller.workloads.centres.centre_world import CentreWorld, play_centre, probe, script
-from tests.controller.workloads.centres.test_agent import local_engine
 from tests.waiting import until
 
 Figures = dict[tuple[str, ...], float]
@@ -125,24 +122,21 @@ def test_end_of_a_redispatched_task_is_a_named_drop(tmp_path: Path) -> None:
         async with agent_of(world):
             done = await world.run("done", script("true"))
         metrics, folder = Metrics(lambda: 0), CentreFolder(tmp_path / "other", "c1")
-        agent = Agent(
+        ends = TaskEnds(
             world.client,
-            local_engine(world, []),
-            Configurer(world.settings, folder, Kernels(world.client).wanted),
             world.settings,
-            jobs_folder=folder.jobs,
-            identity="another",
-            now_ns=lambda: 0,
-            metrics=metrics,
+            folder.jobs,
             learner=Learner(folder),
             outputs=KeptOutputs(folder.outputs),
+            metrics=metrics,
         )
         task: Task = await world.client.of(Task).get(done.metadata.name)
-        late = Completion(task="done", epoch=task.status.epoch + 1, phase=TaskPhase.FAILED)
-        assert not await agent._complete(task, late)
+        late = replace(task, status=replace(task.status, epoch=task.status.epoch + 1))
+        await ends.give_back(late, TaskPhase.FAILED, "too late", Cause.UNFIT)
         with MetricsServer(metrics.registry, "127.0.0.1", 0) as server:
             figures = await scraped(f"http://127.0.0.1:{server.port}/metrics")
         assert figures["millrace_centre_drops_total", "completion"] == 1
+        assert not sum(count for name, count in figures.items() if name[0] == "millrace_centre_tasks_given_back_total")
         assert ("millrace_centre_report_age_seconds",) not in figures, "there was no report"
 
     play_centre(tmp_path, act)

@@ -107,7 +107,7 @@ def test_removed_worker_fails_without_stopping_the_others(member: Member) -> Non
         member.engine.end(0, RemovedError("h1 was silent for 5 s"))
         with pytest.raises(RemovedError, match="silent"):
             future.wait()
-        state._thread.join()
+        state._all_reduces._thread.join()
         assert state._agreement is not None
         assert state._agreement.called() is None
 
@@ -134,7 +134,7 @@ def test_an_exception_in_the_training_waits_for_nobody(member: Member) -> None:
     for future in futures:
         with pytest.raises(AllReduceError, match="closed before there was a result"):
             future.wait()
-    assert not state._thread.is_alive()
+    assert not state._all_reduces._thread.is_alive()
     assert member.engine.closed
     assert member.closed
 
@@ -144,7 +144,7 @@ def test_what_is_left_open_is_let_go_at_the_end_of_the_process(member: Member) -
     state = connect()
     _at_exit()
     assert member.closed
-    assert not state._thread.is_alive()
+    assert not state._all_reduces._thread.is_alive()
 
 
 @pytest.mark.usefixtures("single_worker")

@@ -192,7 +192,7 @@ def test_worker_with_results_learns_that_another_has_left() -> None:
 @pytest.mark.usefixtures("single_worker")
 def test_worker_too_far_behind_ends_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     decided = Decision((0, 1), (0, 5), "worker 1: no answer")
-    monkeypatch.setattr("dataplane.allreduce.torch.state.Agreement.settle", lambda *_, **__: decided)
+    monkeypatch.setattr("dataplane.allreduce.torch.ordered.Agreement.settle", lambda *_, **__: decided)
     with (
         MillraceState(None) as state,
         pytest.raises(AllReduceError, match="a worker is 5 results behind"),
@@ -205,7 +205,7 @@ def test_backward_pass_without_a_ring_raises_its_error(monkeypatch: pytest.Monke
     def no_ring(*_: object) -> None:
         raise AllReduceError("no ring of workers 0 within 5 s")
 
-    monkeypatch.setattr("dataplane.allreduce.torch.state.Ring", no_ring)
+    monkeypatch.setattr("dataplane.allreduce.torch.ordered.Ring", no_ring)
     model = DistributedDataParallel(torch.nn.Linear(4, 4))
     with MillraceState(None) as state:
         model.register_comm_hook(state, millrace_hook)

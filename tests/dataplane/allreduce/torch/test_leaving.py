@@ -58,7 +58,7 @@ class Ring:
 @pytest.fixture(autouse=True)
 def others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """A group of one worker, which decides as if there were two."""
-    monkeypatch.setattr("dataplane.allreduce.torch.state.Ring", Ring)
+    monkeypatch.setattr("dataplane.allreduce.torch.ordered.Ring", Ring)
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     yield
     dist.destroy_process_group()
@@ -66,11 +66,11 @@ def others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 def _decide(monkeypatch: pytest.MonkeyPatch, *results: int) -> None:
     decision = Decision(tuple(range(len(results))), results, "worker 1: no answer")
-    monkeypatch.setattr("dataplane.allreduce.torch.state.Agreement.settle", lambda *_, **__: decision)
+    monkeypatch.setattr("dataplane.allreduce.torch.ordered.Agreement.settle", lambda *_, **__: decision)
 
 
 def _broadcasts(state: MillraceState) -> list[tuple[list[float], int]]:
-    ring: Any = state._ring
+    ring: Any = state._all_reduces._ring
     return list(ring.broadcasts)
 
 
@@ -124,7 +124,7 @@ def test_ring_begins_waiting_calls_without_blocking(monkeypatch: pytest.MonkeyPa
         futures = [all_reduce(values, state) for values in _values(6)]
         reducer.end(0, AllReduceError("no answer"))
         assert [future.wait()[0].item() for future in futures] == [BY_RING] * 6
-        ring: Any = state._ring
+        ring: Any = state._all_reduces._ring
         assert ring.begun_at_results == [4, 5, 6, 6, 6, 6]
 
 
@@ -134,11 +134,11 @@ def _call(state: MillraceState) -> None:
 
 
 def test_result_for_a_call_not_begun_waits_until_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dataplane.allreduce.torch.state.POLL_S", 0.001)
+    monkeypatch.setattr("dataplane.allreduce.torch.ordered.POLL_S", 0.001)
     _decide(monkeypatch, 0, 1)
     with MillraceState(Doubling(), deadline_s=0.05) as state:
         _call(state)
-        state._thread.join()
+        state._all_reduces._thread.join()
         with pytest.raises(AllReduceError, match=r"waited 0\.05 s for all-reduce 0 to start, whose result others have"):
             all_reduce(torch.ones(2), state).wait()
     reducer = Doubling()

@@ -217,12 +217,11 @@ def run_service(
 
 def cut(member: Membership) -> None:
     """Break a worker's connection."""
-    member._call.cancel()
+    member._connection._call.cancel()
 
 
 def vanish(member: Membership) -> None:
     """Let a worker vanish like a killed one: its connection ends, and it sends nothing more."""
     member._is_closing = True
     member.reducer.close()
-    member._call.cancel()
-    member._channel.close()
+    member._connection.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +11,9 @@ import pytest
 
 from collectors.values import Snapshot
 from controller.network.paths.core import PathServerCore
-from controller.network.paths.records.database import open_path_database
-from controller.network.paths.records.recorder import Recorder
 from controller.network.paths.service.feed_watch import FeedWatch
-from controller.network.paths.service.server import PathServer
+from controller.network.paths.service.publication import Publication
+from controller.network.paths.service.rounds import Rounds
 from controller.network.paths.settings import DecideSettings, ManagedFlow, PathServerSettings
 from dataplane.clock import VirtualClock
 from dataplane.topology.values import Topology
@@ -98,17 +98,16 @@ def test_stale_snapshots_after_a_hang_decide_nothing(topology: Topology, tmp_pat
     play(scene())
 
 
-def test_the_log_has_silence_once(topology: Topology, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_has_silence_once(topology: Topology, caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
-        settings = PathServerSettings(topology="", feed="", listen=f"unix:{tmp_path}/x.sock")
+        settings, clock = PathServerSettings(topology="", feed=""), VirtualClock(0)
         core = PathServerCore(topology, DecideSettings(), flows=(ManagedFlow(src="ha", dst="hd"),))
-        database, clock = open_path_database(":memory:"), VirtualClock(0)
-        server = PathServer(core, Recorder(database, max_records=1), settings, clock)
-        for second in range(5):
-            clock.advance_to(1000 * second * MS)
-            server.log_silence()
-        assert server.counters["feed_silences"] == 1
-        database.close()
+        with ThreadPoolExecutor(1) as worker:
+            rounds = Rounds(core, worker, Publication(core), settings, clock=clock)
+            for second in range(5):
+                clock.advance_to(1000 * second * MS)
+                rounds.log_silence()
+        assert rounds.counters["feed_silences"] == 1
 
     with caplog.at_level(logging.WARNING, "millrace.paths"):
         play(scene())

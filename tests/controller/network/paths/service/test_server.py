@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
@@ -25,14 +26,14 @@ from controller.network.paths.core import PathServerCore
 from controller.network.paths.deciding.decide import Decision
 from controller.network.paths.deciding.signals import LEAST_GAP_NS
 from controller.network.paths.records.codec import thaw
-from controller.network.paths.records.database import open_path_database
 from controller.network.paths.records.recorder import Recorder
 from controller.network.paths.records.values import DrainChange, HistoryQuery, LinkChange, PathServerStatus, RecordQuery
 from controller.network.paths.service import paths_pb2 as pb
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
 from controller.network.paths.service.move_reports import move_of
 from controller.network.paths.service.process import serve
-from controller.network.paths.service.server import PathServer
+from controller.network.paths.service.publication import Publication
+from controller.network.paths.service.rounds import Rounds
 from controller.network.paths.settings import DecideSettings, ManagedFlow, PathServerSettings, RecordSettings
 from dataplane.clock import VirtualClock
 from dataplane.topology.values import LinkKey, Topology
@@ -367,17 +368,16 @@ def test_client_gets_the_same_routes_after_a_restart(topology: Topology, tmp_pat
     play(scene())
 
 
-def test_an_old_snapshot_is_counted_and_moves_nothing(topology: Topology, tmp_path: Path) -> None:
+def test_an_old_snapshot_is_counted_and_moves_nothing(topology: Topology) -> None:
     async def scene() -> None:
-        settings = PathServerSettings(topology="", feed="", listen=f"unix:{tmp_path}/x.sock", max_snapshot_age_ns=5)
+        settings = PathServerSettings(topology="", feed="", max_snapshot_age_ns=5)
         core = PathServerCore(topology, DecideSettings(confirm_rounds=1), flows=(ManagedFlow(src="ha", dst="hd"),))
-        database = open_path_database(":memory:")
-        server = PathServer(core, Recorder(database, max_records=1), settings, VirtualClock(100))
-        await server.step(congested(topology), taken_ns=94)
-        assert (server.counters["stale_snapshots"], core.routes.version) == (1, 0)
-        await server.step(congested(topology), taken_ns=95)
-        assert core.routes.version == 1
-        database.close()
+        with ThreadPoolExecutor(1) as worker:
+            rounds = Rounds(core, worker, Publication(core), settings, clock=VirtualClock(100))
+            await rounds.step(congested(topology), taken_ns=94)
+            assert (rounds.counters["stale_snapshots"], core.routes.version) == (1, 0)
+            await rounds.step(congested(topology), taken_ns=95)
+            assert core.routes.version == 1
 
     play(scene())
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from controller.apiserver.client import ApiClient, Place
-from controller.apiserver.registry.dispatches import Completion, CompletionRequest, NewResult, Pick
+from controller.apiserver.registry.completions import Completion, CompletionRequest, NewResult
+from controller.apiserver.registry.dispatches import Pick
 from controller.apiserver.resources import Centre, Metadata, ProbeTask, Task
 from controller.apiserver.resources.centre import CentreStatus, UnitType
 from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun

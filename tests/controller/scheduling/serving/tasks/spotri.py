@@ -18,9 +18,11 @@ from collectors.values import Snapshot
 from controller.apiserver.client import ApiClient
 from controller.apiserver.registry.batches import DispatchBatch
 from controller.apiserver.registry.cache import ResourceCache
-from controller.apiserver.registry.dispatches import Completion, CompletionRequest, DispatchAnswer, DispatchRequest
+from controller.apiserver.registry.completions import Completion, CompletionRequest
+from controller.apiserver.registry.dispatches import DispatchRequest
 from controller.apiserver.registry.registry import Registry
 from controller.apiserver.registry.selection import ALL
+from controller.apiserver.registry.task_state import DispatchAnswer
 from controller.apiserver.resources import KINDS, Centre, Decision, Metadata, ProbeTask, Resource, Task
 from controller.apiserver.resources.base import R
 from controller.apiserver.resources.centre import CentreSpec, CentreStatus, UnitType

@@ -11,7 +11,8 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
-from controller.apiserver.registry.dispatches import Completion, Dispatch, DispatchRequest
+from controller.apiserver.registry.completions import Completion
+from controller.apiserver.registry.dispatches import Dispatch, DispatchRequest
 from controller.apiserver.resources import Centre, ProbeResult, ProbeTask, ScoringPolicy, Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.decision import Outcome

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from controller.apiserver.registry.dispatches import Completion, Dispatch, DispatchRequest
+from controller.apiserver.registry.completions import Completion
+from controller.apiserver.registry.dispatches import Dispatch, DispatchRequest
 from controller.apiserver.resources import Centre, ProbeTask, Task
 from controller.apiserver.resources.task import TaskPhase
 from controller.common.errors import StaleError

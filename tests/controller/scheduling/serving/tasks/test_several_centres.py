@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from controller.apiserver.registry.dispatches import Completion
+from controller.apiserver.registry.completions import Completion
 from controller.apiserver.resources import Centre, ProbeTask, Task
 from controller.apiserver.resources.centre import CentreSpec
 from controller.apiserver.resources.task import Member, TaskPhase

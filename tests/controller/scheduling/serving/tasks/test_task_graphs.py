@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from controller.apiserver.registry.dispatches import Completion, CompletionRequest
+from controller.apiserver.registry.completions import Completion, CompletionRequest
 from controller.apiserver.resources import ProbeTask, Task
 from controller.apiserver.resources.decision import Outcome
 from controller.apiserver.resources.predecessors import DataInput, DataOutput, OnFailure

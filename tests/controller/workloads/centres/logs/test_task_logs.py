@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from controller.apiserver.registry.dispatches import Completion, CompletionRequest
+from controller.apiserver.registry.completions import Completion, CompletionRequest
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.task import Program, ProgramKind, TaskPhase, TaskSpec
 from controller.apiserver.sessions.frames import Frame, Stream, exit_frame

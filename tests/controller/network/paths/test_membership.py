@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.network.paths.flow_admission import admit
+from controller.network.paths.membership import admit
 
 rates = st.lists(st.integers(0, 100), max_size=8)
 

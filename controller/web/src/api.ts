@@ -136,6 +136,7 @@ export interface SystemAnswer {
   clocks: { switch: string; group: string; offset_ns: number; drift_ppb: number; uncertainty_ns: number }[]
   drops: { switch: string | null; ingress_port: number | null; egress_port: number | null; reason: string; packets: number; last_ns: number }[] | null
   why_no_drops: string | null
+  why_no_audit: string | null
 }
 
 export interface Port {

@@ -350,6 +350,7 @@ class ComputedView:
             "clocks": [{"switch": name, **clock} for name in names],
             "drops": [{**drop, "last_ns": time.time_ns()}],
             "why_no_drops": None,
+            "why_no_audit": None,
         }
 
     def _costs(self) -> dict[str, Any]:

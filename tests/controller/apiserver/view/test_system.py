@@ -10,7 +10,7 @@ import pytest
 from collectors.collector import Collector
 from controller.apiserver.server.audit import AuditLog, AuditRecord
 from controller.apiserver.view.state import NetworkView
-from controller.apiserver.view.system import _entry, audit_value, ports_value, system_value
+from controller.apiserver.view.system import _entry, audit_value, ports_value, system_value, why_no_audit
 from controller.common.errors import ForbiddenError, NotFoundError
 from dataplane.clock import MonotonicClock
 from dataplane.rpc.access import Principal, Role
@@ -42,6 +42,8 @@ def test_the_audit_log_is_for_administrators(tmp_path: Path) -> None:
     newest = audit_value(file, ADMIN, 2)
     assert [line["time_ns"] for line in newest] == [2999, 2998]
     assert len(audit_value(file, ADMIN, 1000)) == 1000
+    assert why_no_audit(file, ADMIN) is None
+    assert why_no_audit(None, ADMIN) == "no audit log: `audit: {file: ...}` of the API server's settings"
     with pytest.raises(ForbiddenError, match="administrators"):
         audit_value(file, Principal("eve", Role.VIEWER), 2)
     with pytest.raises(NotFoundError, match=r"audit: \{file"):

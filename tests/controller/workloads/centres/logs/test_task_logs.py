@@ -101,7 +101,7 @@ def test_task_that_waits_for_units_has_no_output_yet(tmp_path: Path) -> None:
             (tmp_path / "open/go").touch()
             assert await followed == (b"mine\n", b"")
 
-    play_centre(tmp_path, act, grace_s=30.0)
+    play_centre(tmp_path, act, grace_s=600.0)
 
 
 def test_a_task_dispatched_again_shows_its_current_attempt(tmp_path: Path) -> None:

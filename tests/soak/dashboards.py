@@ -40,7 +40,8 @@ EMPTY_WHEN_WELL: Final = {"Drops": "asks for drops above 0"}
 """Panels that show nothing while nothing is wrong, with the reason."""
 _TOPOLOGY: Final = "leaf-spine:spines=2,leaves=2,hosts=2"
 _WORKERS: Final = ("h1", "h2", "h3", "h4")
-_NODES: Final = "nodes: {h1: {}, h2: {}}\n"
+# Packets that take 5 ms to be sent, as by default, tell too little of clocks for delays to be corrected by them.
+_MORE: Final = "nodes: {h1: {}, h2: {}}\nfabric: {rate_divisor: 600}\n"
 _WORKER: Final = """
 import sys
 import numpy as np
@@ -52,6 +53,16 @@ with Membership.join(address, job="ring", host=host, workers=int(workers), deadl
     while True:
         member.reducer.all_reduce(values)
 """
+_BURSTS: Final = """
+import socket, sys, time
+
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as burst:
+    while True:
+        for _ in range(500):
+            burst.sendto(bytes(1000), (sys.argv[1], 9))
+        time.sleep(5.0)
+"""
+"""More at once than a queue holds: a link's loss is unknown until a switch has reported a drop."""
 _MANIFEST: Final = "pod: {name: sleeper-%d, image: docker.io/library/busybox, command: [sleep, '600'], cpu: 100m}\n"
 
 
@@ -112,8 +123,9 @@ def missing_queries(program: str, limit_s: float) -> tuple[list[str], int]:
             # Drop reports tell losses, and clocks are estimated where a topology does not call them synchronised.
             served = f'jobs: {{listen: "{jobs}"}}\n  reporting: {{drops: [{{}}]}}'
             apart = folder / "topology.yaml"
-            apart.write_text(dumps(replace(load_topology(_TOPOLOGY), synchronised_clocks=False)), "utf-8")
-            up = stack.enter_context(running(folder, str(apart), "kernel", more=_NODES, controller=served))
+            topology = load_topology(_TOPOLOGY)
+            apart.write_text(dumps(replace(topology, synchronised_clocks=False)), "utf-8")
+            up = stack.enter_context(running(folder, str(apart), "kernel", more=_MORE, controller=served))
             up.until_green(START_S)
             environ = {
                 **os.environ,
@@ -122,11 +134,12 @@ def missing_queries(program: str, limit_s: float) -> tuple[list[str], int]:
                 "PYTHONPATH": str(ROOT),
             }
             cli = [sys.executable, "-m", "controller.apps.cli"]
-            for host in _WORKERS:
+            first, last = _WORKERS[0], _WORKERS[-1]
+            scripts = [(host, (_WORKER, jobs, host, str(len(_WORKERS)))) for host in _WORKERS]
+            for host, script in (*scripts, (first, (_BURSTS, str(topology.host[last].ipv4)))):
                 # Not `fabric exec`: the machine may have other fabrics, and this one's name is of no use elsewhere.
                 inside = ["nsenter", f"--net={up.socket.parent / NAMESPACES / host}"]
-                worker = [sys.executable, "-c", _WORKER, jobs, host, str(len(_WORKERS))]
-                process = subprocess.Popen([*inside, *worker], env=environ)
+                process = subprocess.Popen([*inside, sys.executable, "-c", *script], env=environ)
                 stack.callback(process.wait)
                 stack.callback(process.terminate)
             for number in range(3):

@@ -68,6 +68,7 @@ class _InPage:
                 await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
                 if running.done():
                     outcome = running.result()
+                    self._say_ended()
                     await asyncio.to_thread(self._show, outcome)
                     self._say(f"the page stays until Ctrl-C; later: millrace view {self._folder}")
                 running.cancel()
@@ -101,6 +102,12 @@ class _InPage:
                 self._history.record()
             await asyncio.sleep(max(0.0, began_s + at_ns / NS_PER_S - loop.time()))
         return run.outcome()
+
+    def _say_ended(self) -> None:
+        """Tell the page why nothing new comes."""
+        assert self._view is not None, "the page has no network"
+        for source in self._view.sources():
+            self._view.note_problem(source.name, "the run has ended: the time bar looks back on it")
 
     def _show_moves(self, view: NetworkView) -> None:
         """Show new moves at the time of day at which they come up; the run's own time begins at zero."""

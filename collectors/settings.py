@@ -164,7 +164,7 @@ class CollectorSettings(Strict, frozen=True):
     """At most this many reports a second of forms that only Python reads are read completely; of the others only the
     number counts; null: all are read.
 
-    Reading costs about 0.2 ms per report, also of drops with a subscriber; the others count, but make no records. The
+    Reading costs about 0.3 ms per report, also of drops with a subscriber; the others count, but make no records. The
     reference core reads all of them."""
 
     python_share: Annotated[float, Meta(gt=0, le=1)] = 0.25

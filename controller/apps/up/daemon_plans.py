@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -48,6 +48,9 @@ from dataplane.rpc.access import Role
 from dataplane.rpc.access.settings import TOKEN_FILE
 from dataplane.rpc.addresses import target_of
 from dataplane.topology.values import Topology
+
+if TYPE_CHECKING:
+    from dataplane.metrics_server import MetricsPlace
 
 _LOOPBACK: Final = "127.0.0.1"
 _RETRY: Final = RetrySettings(longest_wait_ns=500_000_000)
@@ -113,9 +116,7 @@ class DaemonPlanner:
             namespaces=str(self._namespaces) if self.settings.time is Time.KERNEL else None,
             metrics=section.metrics,
         )
-        addresses = {"P4Runtime, gNMI": f"unix:{settings.switches}/"}
-        if section.metrics is not None:
-            addresses["metrics"] = f"http://{target_of(section.metrics.address)}:{section.metrics.port}/metrics"
+        addresses = {"P4Runtime, gNMI": f"unix:{settings.switches}/"} | _of_metrics(section.metrics)
         return DaemonPlan("fabric", ("fabric", "serve"), settings, addresses)
 
     def collector(self) -> DaemonPlan:
@@ -132,8 +133,7 @@ class DaemonPlanner:
             metrics=section.metrics,
         )
         addresses = {"reports": f"{section.listen}:{self._report_port()}/udp", "feed": settings.feed.address}
-        if section.metrics is not None:
-            addresses["metrics"] = f"http://{target_of(section.metrics.address)}:{section.metrics.port}/metrics"
+        addresses |= _of_metrics(section.metrics)
         words, reloads = ("collector", "serve"), COLLECTOR_RELOADED
         return DaemonPlan("collector", words, settings, addresses, reloads=reloads, asks=("fabric",))
 
@@ -314,10 +314,7 @@ class DaemonPlanner:
             # The manager must finish before the supervisor kills it.
             stop_s=0.8 * self.settings.restart.stop_s,
         )
-        words, asks = (
-            ("node", "serve"),
-            ("fabric", "controller", "api"),
-        )  # its pods are workers of the controller's jobs
+        words, asks = ("node", "serve"), ("fabric", "controller", "api")  # pods are workers of the controller's jobs
         return DaemonPlan(f"node-{name}", words, settings, {}, token=token, role=Role.NODE, subject=name, asks=asks)
 
     def centre(self, name: str) -> DaemonPlan:
@@ -424,3 +421,8 @@ class DaemonPlanner:
     def _sample_every(self) -> int:
         """Return the factor of flows' rates, which is exact if all flows are sampled alike."""
         return self.watches[0].sample_every if self.watches else 1
+
+
+def _of_metrics(place: MetricsPlace | None) -> dict[str, str]:
+    """Return the address of a daemon's metrics, as `millrace status` shows it; nothing where it serves none."""
+    return {} if place is None else {"metrics": f"http://{target_of(place.address)}:{place.port}/metrics"}

@@ -44,11 +44,11 @@ def worker(  # noqa: PLR0917 - a command line's options
     secret = secret_files.read_or_make(secret_file)
     limits = channels.Limits(most_table_bytes=most_table_mb << 20, most_held_bytes=most_held_mb << 20)
     with channels.listen(address, limits.connections) as listening:
-        ready("accel worker")(f"at {name_of(address, listening.getsockname())} for {for_s:g} s")
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
         try:
+            ready("accel worker")(f"at {name_of(address, listening.getsockname())} for {for_s:g} s")
             Worker(secret, limits, threads).serve(listening, stop, for_s)
         finally:
             if address.startswith("unix:"):

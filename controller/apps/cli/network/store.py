@@ -87,8 +87,7 @@ def serve(  # noqa: PLR0917 - a command line's options
         quotas=quotas,
     ) as producer:
         where = "{}:{}".format(*producer.address)
-        ready("store")(f"{file} at {where}")
-        asyncio.run(_until_stopped(producer))
+        asyncio.run(_until_stopped(producer, f"{file} at {where}"))
 
 
 @store.command()
@@ -161,10 +160,11 @@ def counters(switch: Switch, device_id: DeviceId = None, form: FormatOption = Fo
     show(("outcome", "packets"), zip(OUTCOME_NAMES, counted, strict=False), form)
 
 
-async def _until_stopped(producer: Producer) -> None:
+async def _until_stopped(producer: Producer, line: str) -> None:
     from dataplane.running import stop_on_signals  # noqa: PLC0415
 
     stop = stop_on_signals()
+    ready("store")(line)
     while not stop.is_set():
         producer.check()
         with suppress(TimeoutError):

@@ -41,8 +41,8 @@ def serve(
     with os.fdopen(number, "w", encoding="ascii") as out:
         out.write(secret.hex())
     counters = pull.Counters()
-    ready("probe kernels")(f"bytes at {host}:{listening.getsockname()[1]} for {for_s:g} s")
     try:
+        ready("probe kernels")(f"bytes at {host}:{listening.getsockname()[1]} for {for_s:g} s")
         pull.serve(listening, secret, pull.Limits(most_bytes=most_bytes, for_s=for_s), threading.Event(), counters)
     except KeyboardInterrupt:
         pass

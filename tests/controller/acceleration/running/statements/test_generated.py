@@ -13,7 +13,7 @@ from controller.acceleration.running.statements.bound import Node
 from tests.controller.acceleration.running.statements.generated import Comparison, Statement, compared, tables_of
 from tests.examples import examples
 
-BATCHES, STATEMENTS = 8, examples(250)
+BATCHES, STATEMENTS = 8, examples(60)
 
 
 @pytest.mark.parametrize("seed", range(BATCHES))

@@ -34,6 +34,7 @@ from dataplane.allreduce.jobs.messages import (
     Finished,
     Hello,
     Leave,
+    Upward,
 )
 from dataplane.allreduce.membership_state import (
     Begin,
@@ -86,7 +87,8 @@ class Membership(Closing):
         self._failure: AllReduceError | None = None
         self._patience_s = _LEAVE_S
         self._held_until_s: float | None = None
-        self._is_closing = False
+        self._is_closing = self._is_closed = False
+        self._leaves_before: int | None = None
         self._connection = ServiceConnection(
             address,
             hello.job,
@@ -121,7 +123,8 @@ class Membership(Closing):
     ) -> Self:
         """Meet the other workers of a job at its service, and return once the switches add up for them.
 
-        `host` is this machine's name in the topology. The first `workers` form the job; later ones join it between two
+        `address` may be several, separated by commas, of a pair of controllers. `host` is this machine's name in the
+        topology. The first `workers` form the job; later ones join it between two
         all-reduces, or with `boundaries` only where all call `boundary`. `window` and `capacity` are the service's
         choice if left out; so is `patience_s`, the time without a result after which an all-reduce fails: longer than
         it takes to drop a worker that has died. `server`, a host and its UDP port, gets final sums: see `for_server`;
@@ -133,9 +136,10 @@ class Membership(Closing):
         loopback; None: the environment's. Raises JobRefusedError, with the reason that all workers get, AllReduceError
         when no answer comes in time, ConfigError or AccessError for unusable certificates.
         """
-        problem = uncallable(address, tls)
-        if problem is not None:
-            raise AllReduceError(f"job service at {address!r}: {problem}")
+        for each in address.split(","):
+            problem = uncallable(each, tls)
+            if problem is not None:
+                raise AllReduceError(f"job service at {each!r}: {problem}")
         server = (server, 0) if isinstance(server, str) else server
         port = _free_port(local_address, server[1] if is_main_server and server is not None else 0)
         deadline_ns = int(deadline_s * NS_PER_S)
@@ -286,8 +290,12 @@ class Membership(Closing):
             return
         item = 0 if self._engine is None else self._engine.retire()
         if self._failure is None and not self._connection.problem:
+            self._leaves_before = item
             self._connection.send(Leave(item))
             self._drain()
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
         if self._engine is not None:
             self._engine.close()
         self._connection.close()
@@ -350,15 +358,16 @@ class Membership(Closing):
             self._fail(AllReduceError(f"job {self._hello.job}: {error!r}"))
 
     def _is_finished(self) -> bool:
-        return self._failure is not None or self._is_closing
+        return self._failure is not None or self._is_closed
 
     def _is_finished_within(self, seconds: float) -> bool:
         with self._changed:
             return self._changed.wait_for(self._is_finished, seconds)
 
-    def _greeting(self) -> Hello:
+    def _greeting(self) -> list[Upward]:
         admitted = self._state.admitted
-        return replace(self._hello, number=None if admitted is None else admitted.number)
+        hello = replace(self._hello, number=None if admitted is None else admitted.number)
+        return [hello] if self._leaves_before is None else [hello, Leave(self._leaves_before)]
 
     def _take(self, message: bytes) -> None:
         """Follow a message of the service."""
@@ -375,10 +384,18 @@ class Membership(Closing):
 
     def _resume_if_overdue(self) -> None:
         until_s = self._held_until_s
-        if until_s is not None and until_s < time.monotonic():
-            LOGGER.warning("job %s: the barrier lasted longer than the service announced: continuing", self._hello.job)
-            with self._commanding:
-                self._execute(self._state.overdue())
+        if until_s is None or until_s >= time.monotonic():
+            return
+        with self._commanding:
+            self._held_until_s = None
+            commands = self._state.overdue()
+            if not commands and self._barrier is not None:
+                told = f"waiting {self._patience_s:g} s for the service, as the job may have changed"
+                self._barrier.enter(self._patience_s)
+            else:
+                told = "continuing"
+            LOGGER.warning("job %s: the barrier lasted longer than announced: %s", self._hello.job, told)
+            self._execute(commands)
 
     def _execute(self, commands: list[Command]) -> None:
         for command in commands:
@@ -438,11 +455,15 @@ class Membership(Closing):
                 self._held_until_s = time.monotonic() + limit_s
                 self._connection.send(Arrived(number, barrier.enter(limit_s + _MARGIN_S)))
             case RunUntil(barrier=number, count=count):
-                barrier.run_until(count, lambda item: self._connection.send(Finished(number, count, item)))
+                barrier.run_until(count, lambda item: self._finish(Finished(number, count, item)))
             case Resume():
                 self._held_until_s = None
                 self._members_before = self._state.members
                 barrier.resume(command)
+
+    def _finish(self, finished: Finished) -> None:
+        self._state.finished = finished.barrier
+        self._connection.send(finished)
 
     def _fail(self, error: AllReduceError) -> None:
         with self._changed:

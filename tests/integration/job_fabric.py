@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -23,6 +24,8 @@ from collectors.process import CollectorProcessSettings
 from collectors.values import JobState
 from controller.apps.cli.network.feed import ask, snapshot_of
 from controller.apps.demo.training.fabric import star
+from controller.network.aggregation.service.client import JobClient, JobClientSettings
+from controller.network.aggregation.service.messages import JobRow
 from controller.network.aggregation.service.settings import JobSettings
 from controller.network.aggregation.settings import AggregationSettings
 from controller.network.content.settings import StoreSettings
@@ -42,7 +45,7 @@ ROOT = Path(__file__).parents[2]
 MS = 1_000_000
 WAIT_S = 60.0
 RATE_BPS = 1_000_000_000
-JOBS = JobSettings(lease_ns=6000 * MS, reconnect_ns=300 * MS, hold_ns=20_000 * MS, window=64)
+JOBS = JobSettings(lease_ns=6000 * MS, reconnect_ns=300 * MS, return_ns=10_000 * MS, hold_ns=20_000 * MS, window=64)
 COLLECTOR = "c1"
 AGGREGATION = AggregationSettings(report_every=1, dead_after_ns=2000 * MS, interval_ns=100 * MS)
 
@@ -77,7 +80,7 @@ class JobFabric:
             self._nursery = stack.enter_context(_process("tests.integration.job_worker"))
             stack.callback(self._kill_workers)
             self._start_collector(stack)
-            self._start_daemon(stack)
+            self._controller = self._start_daemon(stack)
             self._stack = stack.pop_all()
         return self
 
@@ -85,6 +88,25 @@ class JobFabric:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    def kill_controller(self) -> None:
+        """Kill the controller (SIGKILL)."""
+        self.processes.remove(self._controller)
+        self._controller.kill()
+        self._controller.wait()
+
+    def start_controller(self) -> None:
+        """Start it again, and wait until its switches are reconciled."""
+        self._controller = self._start_daemon(self._stack)
+
+    def jobs(self) -> list[JobRow]:
+        """Return the jobs as the service lists them."""
+
+        async def listed() -> list[JobRow]:
+            async with JobClient(JobClientSettings(address=self.address)) as client:
+                return list(await client.jobs())
+
+        return asyncio.run(listed())
 
     def _kill_workers(self) -> None:
         for worker in self._workers:
@@ -117,7 +139,7 @@ class JobFabric:
         self.processes.append(stack.enter_context(_process("controller.apps.cli", *arguments, log=log, start=start)))
         until(lambda: "ready" in (folder / "collector.log").read_text(encoding="utf-8"), "a collector that is ready")
 
-    def _start_daemon(self, stack: ExitStack) -> None:
+    def _start_daemon(self, stack: ExitStack) -> subprocess.Popen[bytes]:
         """Start the controller, and wait until its switch is reconciled."""
         folder = self.fabric.run_dir
         settings = DaemonSettings(
@@ -135,9 +157,11 @@ class JobFabric:
         (folder / "controller.yaml").write_text(yaml.safe_dump(document_of(settings)), encoding="utf-8")
         log = stack.enter_context((folder / "controller.log").open("w+", encoding="utf-8"))
         arguments = ("controller", "serve", "-s", str(folder / "controller.yaml"))
-        self.processes.append(stack.enter_context(_process("controller.apps.cli", *arguments, log=log)))
+        process = stack.enter_context(_process("controller.apps.cli", *arguments, log=log))
+        self.processes.append(process)
         path, count = folder / "controller.log", len(settings.switches)
         until(lambda: path.read_text(encoding="utf-8").count("reconciled, ") >= count, "switches that are reconciled")
+        return process
 
     def start_worker(self, host: str, workers: int) -> WorkerProcess:
         """Start a worker in its host's namespace."""

@@ -38,6 +38,10 @@ class JobListener(Protocol):
         """Note that a switch is gone, or that its contents are unknown."""
         ...
 
+    def contradicted(self, number: int, reason: str) -> None:
+        """Note that a switch holds a newer state of a job than we know."""
+        ...
+
 
 class AggregationOwner(Owner):
     """Owns jobs, their multicast groups, routes to switches, and the rules that keep telemetry out of sums."""
@@ -74,7 +78,10 @@ class AggregationOwner(Owner):
         self._empty.add(switch)
 
     def found(self, switch: str, actual: Entities) -> None:
-        """Reserve the numbers of jobs that are not ours."""
+        """Reserve the numbers of jobs that are not ours, and give up those of ours that are outdated."""
+        if self.listener is not None:
+            for number, reason in tuple(self.tables.jobs.contradictions(switch, actual)):
+                self.listener.contradicted(number, reason)
         self.tables.jobs.met(actual)
 
     def next_batches(self, switch: str, known: ObservedState) -> list[Batch]:

@@ -110,6 +110,8 @@ class WorkerState:
     """Time at which a worker that has not been admitted is refused."""
     disconnected_ns: int | None = None
     """Time since when its connection has been gone."""
+    away_until_ns: int | None = None
+    """Time until which it may return after a restart of the controller; None if it has, or is of this one."""
     count: int | None = None
     """Number of items that it reports as begun, at the present barrier; afterwards, as finished."""
     next_item: int | None = None
@@ -167,6 +169,8 @@ class JobState:
     barrier: Barrier | None = None
     newcomers: tuple[str, ...] = ()
     """Workers that joined at the last barrier."""
+    newcomers_at: int | None = None
+    """Number of that barrier."""
     move_reason: str | None = None
     """Reason to move it to other switches."""
     reason: str = ""

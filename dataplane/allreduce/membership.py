@@ -7,6 +7,7 @@ with Membership.join("10.9.0.1:9560", job="resnet", host="h1", workers=4) as mem
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import secrets
 import socket
@@ -174,6 +175,11 @@ class Membership(Closing):
         return engine
 
     @property
+    def job(self) -> str:
+        """Return the job's name."""
+        return self._hello.job
+
+    @property
     def members(self) -> tuple[str, ...]:
         """Return the hosts of the job's members."""
         return self._state.members
@@ -187,6 +193,12 @@ class Membership(Closing):
     def number(self) -> int:
         """Return the job's number in the switches."""
         return self._admitted.number
+
+    @property
+    def identity(self) -> str:
+        """Return what this job has in common with no other, ended ones included; the same at all members."""
+        nonce = self._admitted.nonce.to_bytes(8, "big")
+        return f"{self.number}-{hashlib.sha256(nonce).hexdigest()[:16]}"
 
     @property
     def first_count(self) -> int:

@@ -258,6 +258,10 @@ class JobReconciler:
             self._away_since_ns[switch] = self._clock.now_ns()
             self._progressed()
 
+    def forgotten(self, switches: Iterable[str]) -> None:
+        """Clear cells of these switches again."""
+        self._switches.sync(switches)
+
     def contradicted(self, number: int, reason: str) -> None:
         """End a job that a switch knows better than our record of it."""
         self._fail(number, reason)

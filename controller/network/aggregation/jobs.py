@@ -70,6 +70,8 @@ class Jobs:
         self._entities: dict[int, dict[str, Entities]] = {}
         self._leaving: dict[tuple[int, str], str] = {}
         """Switch that may still count a worker that has left, by job and host."""
+        self._again: set[tuple[int, str]] = set()
+        """Cells to be cleared once more, by job and switch; a switch that cannot may keep what is in them."""
         self.records: Records | None = None
 
     @property
@@ -157,6 +159,7 @@ class Jobs:
             self.records.drop(number)
         del self._running[number], self._entities[number]
         self._leaving = {key: switch for key, switch in self._leaving.items() if key[0] != number}
+        self._again = {key for key in self._again if key[0] != number}
         self._registry.end(number)
 
     def entities(self, switch: str) -> Entities:
@@ -206,6 +209,30 @@ class Jobs:
     def cleared(self, number: int, switch: str) -> None:
         """Note that a job's cells in a switch are empty."""
         self._registry.cleared(number, switch)
+        self._again.discard((number, switch))
+
+    def is_clearing_again(self, number: int, switch: str) -> bool:
+        """Return whether a job's cells in a switch were clear already."""
+        return (number, switch) in self._again
+
+    def forgotten(self, switch: str, held: Entities) -> tuple[str, ...]:
+        """Have leaves cleared again if this switch, their root, has lost a job's sums; return these leaves.
+
+        A result that some racks have and others lack can only be added up anew, and leaves that have it would answer
+        with it instead of contributing. Their workers repeat what others lack, as after a restart of all switches.
+        """
+        known = {number_of(key) for key in held if key.table == "aggregation_jobs"}
+        leaves = dict[str, None]()
+        dirty = {each.number: each.dirty for each in self._registry.reservations}
+        for number, job in self._running.items():
+            tree = job.placed.tree
+            if tree.root != switch or number in known or switch in dirty[number]:
+                continue
+            for leaf in leaves_of(tree):
+                self._registry.soiled(number, leaf.switch)
+                self._again.add((number, leaf.switch))
+                leaves[leaf.switch] = None
+        return tuple(leaves)
 
     def met(self, held: Iterable[EntityKey]) -> None:
         """Note the entries found in a switch: numbers of jobs that are not ours stay theirs."""

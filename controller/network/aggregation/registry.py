@@ -100,6 +100,11 @@ class Registry:
         held = self._known(number)
         self._held[number] = replace(held, dirty=held.dirty - {switch})
 
+    def soiled(self, number: int, switch: str) -> None:
+        """Note that a job's cells in a switch are to be cleared once more."""
+        held = self._known(number)
+        self._held[number] = replace(held, dirty=held.dirty | {switch})
+
     def released(self, number: int, switch: str) -> None:
         """Note that a switch holds nothing of a job that has ended."""
         held = self._known(number)

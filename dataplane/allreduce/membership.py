@@ -6,11 +6,9 @@ with Membership.join("10.9.0.1:9560", job="resnet", host="h1", workers=4) as mem
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -50,6 +48,7 @@ from dataplane.allreduce.membership_state import (
     describe_members,
 )
 from dataplane.allreduce.transfers import flattened
+from dataplane.allreduce.transports import free_udp_port
 from dataplane.clock import NS_PER_S
 from dataplane.closing import Closing
 from dataplane.errors import AllReduceError
@@ -142,7 +141,7 @@ class Membership(Closing):
             if problem is not None:
                 raise AllReduceError(f"job service at {each!r}: {problem}")
         server = (server, 0) if isinstance(server, str) else server
-        port = _free_port(local_address, server[1] if is_main_server and server is not None else 0)
+        port = free_udp_port(local_address, server[1] if is_main_server and server is not None else 0)
         deadline_ns = int(deadline_s * NS_PER_S)
         token = secrets.token_hex(8)
         asked = None if is_main_server else server
@@ -493,15 +492,3 @@ def _error_of(command: Fail) -> AllReduceError:
     if not command.admitted:
         return JobRefusedError(command.reason)
     return RemovedError(command.reason) if command.removed else AllReduceError(command.reason)
-
-
-def _free_port(address: str, port: int = 0) -> int:
-    """Return a currently free UDP port, or the given one if it is free."""
-    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
-        try:
-            probe.bind((address, port))
-        except OSError as error:
-            where = f"UDP port {port}" if port else "no UDP port"
-            raise AllReduceError(f"{where} at {address or 'any address'}: {error.strerror}") from error
-        free: int = probe.getsockname()[1]
-        return free

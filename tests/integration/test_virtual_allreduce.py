@@ -256,7 +256,7 @@ def test_a_switch_that_has_restarted_adds_up_again(racks: World) -> None:
     racks.stop(job)
 
 
-def test_root_that_restarts_between_two_racks_results_adds_up_again(racks: World) -> None:
+def test_root_restarting_between_racks_results_adds_up_again(racks: World) -> None:
     """Leaves with the result would answer their workers with it, and contribute no more to those that lack it."""
     job = racks.start(hosts(*range(1, 9)))
     working = ranks(racks, job)

@@ -2,7 +2,7 @@
 
 An order may have {"loss": share of frames lost each way at a worker's cable}, and "backend": all of the model's
 collectives are then by a group of the backend millrace, without a hook. With "returns" a worker goes on until the
-switch is used again after the ring, and so many steps more.
+switch is used again after the ring, and so many steps more, but not less than "steps".
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class LosingWorker(Worker):
             if state.is_by_ring and self._first_by_ring is None:
                 self._first_by_ring = int(training.done) - 1
             elif not state.is_by_ring and self._first_by_ring is not None and last == MOST_STEPS:
-                last = int(training.done) + order["returns"]
+                last = max(int(training.done) + order["returns"], order["steps"])
 
     def _train_by_backend(self, order: Order) -> None:
         options = JobOptions(order["service"], order["train"], f"h{self.rank + 1}")

@@ -1,4 +1,4 @@
-"""Where jobs are kept across restarts of the controller: an SQLite file, or the storage that a pair shares.
+"""Storage of jobs across restarts of the controller: an SQLite file, or what a pair shares.
 
 Keys and values; each change is one transaction, durable before it returns, and made before any switch is written and
 any worker told. A controller that is killed in between finds at its next start what it was about to do.
@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import os
 import time
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
@@ -40,6 +42,8 @@ class JobStorage(ABC):
 
     name: str
     """Name of the storage in messages."""
+    on_wait: Callable[[int], None] | None = None
+    """Gets the ns that a change has taken, in which the caller's event loop has heard nobody."""
 
     @abstractmethod
     def load(self) -> dict[str, bytes]:
@@ -51,6 +55,16 @@ class JobStorage(ABC):
 
         A storage that fails is logged once: jobs continue, and what is missing is saved with the next change.
         """
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        """Tell the time of a change."""
+        began_ns = time.monotonic_ns()
+        try:
+            yield
+        finally:
+            if self.on_wait is not None:
+                self.on_wait(time.monotonic_ns() - began_ns)
 
     def close(self) -> None:  # noqa: B027 - a storage that is not its own need not be closed
         """Close the storage."""
@@ -74,7 +88,10 @@ class FileStorage(JobStorage):
 
     def save(self, changes: Mapping[str, bytes | None]) -> None:
         """Write a transaction that survives a power failure."""
-        pending = {**self._unsaved, **changes}
+        with self._waiting():
+            self._save({**self._unsaved, **changes})
+
+    def _save(self, pending: Mapping[str, bytes | None]) -> None:
         try:
             with self._database.transaction() as connection:
                 for key, value in pending.items():
@@ -85,7 +102,7 @@ class FileStorage(JobStorage):
         except JobError as error:
             if not self._unsaved:
                 LOGGER.warning("%s: jobs would not survive a restart of the controller", error)
-            self._unsaved = pending
+            self._unsaved = dict(pending)
         else:
             if self._unsaved:
                 LOGGER.warning("%s: jobs are kept again", self.name)
@@ -99,8 +116,8 @@ class FileStorage(JobStorage):
 class PairStorage(JobStorage):
     """The storage of a pair of controllers: written by the active one, read by the one that takes over.
 
-    Entries are in numbered slots, as the storage has no deletion, and an index says which key is in which. A
-    transaction compares the fencing token.
+    Entries are in numbered slots, as the storage has no deletion, and an index says which key is in which. They are
+    compressed: etcd takes 1.5 MB at a time, and a job may have 4,096 workers. A transaction compares the fencing token.
     """
 
     def __init__(self, lease: Lease) -> None:
@@ -116,7 +133,7 @@ class PairStorage(JobStorage):
             entry = self._until_held(partial(self._lease.load, _slot(slot)))
             if entry is None:
                 raise JobError(f"{self.name}: {key} is missing")
-            entries[key] = entry.value
+            entries[key] = self._inflated(key, entry.value)
         return entries
 
     def save(self, changes: Mapping[str, bytes | None]) -> None:
@@ -126,12 +143,19 @@ class PairStorage(JobStorage):
             if value is not None and key not in slots:
                 used = set(slots.values())
                 slots[key] = next(slot for slot in range(len(used) + 1) if slot not in used)
-        values = {_slot(slots[key]): value for key, value in changes.items() if value is not None}
+        values = {_slot(slots[key]): zlib.compress(value) for key, value in changes.items() if value is not None}
         if slots != self._slots:
             values[_INDEX] = freeze(slots)
         if values:
-            self._until_held(lambda: self._lease.save(values, durable=True))
+            with self._waiting():
+                self._until_held(lambda: self._lease.save(values, durable=True))
         self._slots = slots
+
+    def _inflated(self, key: str, value: bytes) -> bytes:
+        try:
+            return zlib.decompress(value)
+        except zlib.error as error:
+            raise JobError(f"{self.name}: cannot decode {key}: {error}") from error
 
     def _until_held(self, call: Callable[[], T]) -> T:
         """Return a call's result, trying again for as long as the lease is held; then raise LostLeaseError."""

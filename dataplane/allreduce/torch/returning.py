@@ -42,7 +42,7 @@ class Trip:
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """How a worker joins a job of so many workers again, as a host, at first after `interval_s`."""
+    """Call by which a worker joins a job of so many workers again, as a host, at first after `interval_s`."""
 
     join: Callable[[int], Membership]
     host: str

@@ -54,7 +54,6 @@ from dataplane.allreduce.jobs.messages import (
     Refused,
     Waiting,
 )
-from dataplane.clock import NS_PER_S
 from dataplane.wire.aggregation import age
 
 _GENERATION_BITS: Final = 32
@@ -242,6 +241,11 @@ class Rendezvous:
         """Note that nothing has happened for a while."""
         return self._reconcile(now_ns)
 
+    def excuse(self, waited_ns: int, now_ns: int) -> None:
+        """Extend all leases by a time in which nobody could be heard."""
+        for _, worker in self._workers.values() if waited_ns else ():
+            worker.excuse(waited_ns, now_ns)
+
     def due_ns(self) -> int | None:
         """Return when `tick` is due, if nothing happens before."""
         times = [until_ns for _, until_ns in self._latecomers.values()]
@@ -400,9 +404,9 @@ class Rendezvous:
         """Remove silent workers, refuse those that have waited long enough, and abandon barriers that last too long."""
         for host, worker in (*job.remaining.items(), *job.joiners.items()):
             if self._lease_end_ns(worker) <= now_ns:
-                self._expel(job, host, _silence_of(worker, now_ns))
+                self._expel(job, host, worker.silence_at(now_ns))
         if job.main_server is not None and self._lease_end_ns(job.main_server) <= now_ns:
-            self._unseat_server(job, _silence_of(job.main_server, now_ns), now_ns)
+            self._unseat_server(job, job.main_server.silence_at(now_ns), now_ns)
         self._release_leavers(job)
         if job.phase is Phase.GATHERING:
             late = min((worker.admit_until_ns for worker in with_server(job)), default=now_ns + 1)
@@ -490,12 +494,3 @@ class Rendezvous:
             self._outbox.change(job, End(job.key, job.installed.number))
         else:
             del self._jobs[job.key]
-
-
-def _silence_of(worker: WorkerState, now_ns: int) -> str:
-    """Return why a worker counts as dead."""
-    silent_s = (now_ns - worker.heard_ns) / NS_PER_S
-    if worker.away_until_ns is not None:
-        return f"it has not returned within {silent_s:.1f} s of the controller's restart"
-    gone = ", and its connection is closed" if worker.disconnected_ns is not None else ""
-    return f"it has been silent for {silent_s:.1f} s{gone}"

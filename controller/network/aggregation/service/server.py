@@ -20,8 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Sequence
 from ipaddress import IPv4Address
 from typing import Final, Protocol
 
@@ -39,16 +38,14 @@ from controller.network.aggregation.service.job_state import (
     Create,
     End,
     InstalledJob,
-    JobState,
     Join,
     Move,
     Notify,
-    Phase,
     Remove,
-    WorkerState,
 )
-from controller.network.aggregation.service.messages import JOB, JobRow, MemberRow, check_end, check_removal
+from controller.network.aggregation.service.messages import JOB, JobRow, check_end, check_removal
 from controller.network.aggregation.service.rendezvous import Rendezvous
+from controller.network.aggregation.service.rows import Place, row_of
 from controller.network.aggregation.service.seats import JobSeats, SeatRecords
 from controller.network.aggregation.service.settings import JobSettings
 from controller.network.aggregation.storage import JobStorage
@@ -68,47 +65,6 @@ from dataplane.rpc.server import RpcServer
 from dataplane.rpc.service import Service
 from dataplane.topology.addressing import switch_ipv4
 from dataplane.topology.values import LinkKey, Topology
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A job in the network: its switches, the root first, the links to it, and the switch of each worker."""
-
-    switches: tuple[str, ...] = ()
-    links: tuple[LinkKey, ...] = ()
-    parents: Mapping[str, str] = field(default_factory=dict)
-
-
-def row_of(job: JobState, now_ns: int, place_of: Callable[[int], _Place]) -> JobRow:
-    """Return a job's row; `place_of` returns the place of a job's number."""
-    installed, is_over = job.installed, job.phase is Phase.ENDED
-    place = _Place() if installed is None or is_over else place_of(installed.number)
-    working = "waiting" if installed is None else "working"
-    seats = [(worker, working) for worker in job.remaining.values()]
-    seats += [(job.members[host], "leaving") for host in job.leaving]
-    seats += [(worker, "joining") for worker in job.joiners.values()]
-    seats += [] if job.main_server is None else [(job.main_server, "serving")]
-    members = [_member(worker, state, now_ns, place.parents.get(worker.hello.host)) for worker, state in seats]
-    return JobRow(
-        job.name,
-        None if installed is None else installed.number,
-        job.phase.value,
-        job.size if installed is not None else job.hello.workers,
-        () if is_over else tuple(sorted(members, key=lambda member: member.host)),
-        None if installed is None else installed.epoch,
-        job.window,
-        job.capacity,
-        place.switches,
-        job.reason,
-        now_ns - job.ended_ns if is_over else None,
-        place.links,
-    )
-
-
-def _member(worker: WorkerState, state: str, now_ns: int, switch: str | None) -> MemberRow:
-    is_lost = worker.disconnected_ns is not None
-    return MemberRow(worker.hello.host, "disconnected" if is_lost else state, now_ns - worker.heard_ns, switch)
-
 
 LOGGER = logging.getLogger("millrace.jobs")
 
@@ -218,6 +174,9 @@ class JobService:
         reconciler.listen(self)
         if storage is None:
             self._adopted.set()
+        else:
+            # A slow disk costs no worker its lease: heartbeats wait in the connection meanwhile.
+            storage.on_wait = lambda waited_ns: self._rendezvous.excuse(waited_ns, self._clock.now_ns())
 
     def adopt(self) -> None:
         """Take over the jobs in the storage, before any switch is connected; raise ControllerError for an invalid one.
@@ -410,13 +369,13 @@ class JobService:
     def _running(self, number: int) -> RunningJob | None:
         return next((job for job in self._reconciler.running if job.number == number), None)
 
-    def _place(self, number: int) -> _Place:
+    def _place(self, number: int) -> Place:
         job = self._running(number)
         if job is None:
-            return _Place()
+            return Place()
         tree = job.placed.tree
         parents = {host: parent_of(tree, host) for host in job.members.workers}
-        return _Place(switches_of(tree), self._reconciler.links(number), parents)
+        return Place(switches_of(tree), self._reconciler.links(number), parents)
 
     def _service(self) -> Service:
         return Service(

@@ -81,6 +81,29 @@ def test_members_leave_and_join_when_all_switches_know() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("can_clear", [True, False])
+def test_leaves_of_a_root_that_restarts_are_cleared(can_clear: bool) -> None:
+    """They hold results that the root cannot reproduce; bmv2, which clears nothing, keeps its jobs nevertheless."""
+
+    async def scene(run: Running) -> None:
+        job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))
+        for switch in run.lab.switches.values():
+            switch.cleared.clear()
+            switch.can_clear = can_clear
+        run.lab.stop("spine1")
+        run.lab.switches["spine1"].has_program = False
+        await run.until(lambda: "spine1" not in run.daemon.coordinator.live)
+        run.lab.down.clear()
+        await run.right()
+        block = job.placed.blocks["leaf1"]
+        for leaf in ("leaf1", "leaf2"):
+            assert run.lab.switches[leaf].cleared == [*range(block.first, block.end)] * can_clear
+        assert run.jobs.running == (job,)
+        assert run.about(job.number).keys() == ALL
+
+    play(scene)
+
+
 def test_a_switch_that_restarts_has_its_jobs_again() -> None:
     async def scene(run: Running) -> None:
         job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))

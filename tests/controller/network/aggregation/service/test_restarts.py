@@ -166,6 +166,18 @@ def test_worker_that_does_not_return_is_removed_and_replaced() -> None:
     )
 
 
+def test_slow_disk_costs_no_worker_its_lease() -> None:
+    """While the controller waits for it, heartbeats wait in the connection."""
+    machine = adopted(structs.replace(SETTINGS, lease_ns=5 * S))
+    for host in ("h1", "h2", "h3"):
+        told(machine, Hello("job", host, f"secret of {host}", 3, 20_000, 60 * S, number=7), S)
+    machine.excuse(4 * S, 9 * S)
+    assert machine.tick(9 * S) == []
+    assert machine.due_ns() == 10 * S
+    machine.tick(10 * S)
+    assert not machine.jobs
+
+
 def test_admission_that_was_lost_is_repeated() -> None:
     machine = adopted()
     messages = told(machine, Hello("job", "h1", "secret of h1", 3, 20_000, 60 * S))

@@ -242,6 +242,7 @@ deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SPARK
 	$(BIN)/python -m tests.soak.placement
 	$(BIN)/python -m tests.soak.chain --minutes 30
 	$(BIN)/python tests/soak/switch.py --minutes 10
+	$(BIN)/python tests/soak/outliving.py --minutes 10 --kills 50
 
 shell: $(SHELL_VENV)/.ready
 	@$(SHELL_VENV)/bin/python .ci/shell.py --grpc-addr $(ADDR) $(if $(DEVICE),--device-id $(DEVICE)) $(if $(ELECTION),--election-id $(ELECTION)) $(if $(CONFIG),--config $(CONFIG))

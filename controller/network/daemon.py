@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from collectors.errors import FeedError
 from collectors.state.nominal import nominal_snapshot
 from collectors.values import Snapshot
-from controller.common.errors import ControllerError, PathError
+from controller.common.errors import ControllerError, LostLeaseError, PathError
 from controller.common.standby.lease import Lease
 from controller.common.standby.pair import until_active
 from controller.common.tracing import UNTRACED, Traces
@@ -82,6 +82,8 @@ class Daemon:
         if features.content is not None:
             self.store = StoreReconciler(features.content.stores, driver.sync)
             features.content.on_change = self.store.changed
+        self.on_active: Callable[[], None] | None = None
+        """Called once this process is the active one, before any switch is connected."""
 
     async def run(self) -> None:
         """Keep every switch reconciled and follow the routes until cancelled."""
@@ -96,6 +98,11 @@ class Daemon:
 
     async def _drive(self) -> None:
         await until_active(self._lease)
+        if self.on_active is not None:
+            try:
+                self.on_active()
+            except LostLeaseError:
+                return  # already lost again: this process starts over as standby
         await self._driver.run()
 
     def configure(

@@ -129,6 +129,8 @@ class DaemonSettings(Strict, frozen=True):
     def __post_init__(self) -> None:
         if self.standby is not None and self.election_id is not None:
             raise ValueError("election_id: with standby it is the lease's token")
+        if self.standby is not None and self.jobs is not None and self.jobs.database is not None:
+            raise ValueError("jobs.database: with standby jobs are kept with the lease")
 
     @property
     def effective_aggregation(self) -> AggregationSettings | None:

@@ -22,6 +22,7 @@ from controller.common.standby.pair import Member, ready_once, serve_in_pair, un
 from controller.common.tracing import traces_of
 from controller.network.aggregation.service import metrics as job_metrics
 from controller.network.aggregation.service.server import JobService
+from controller.network.aggregation.storage import FileStorage, JobStorage, PairStorage, default_database
 from controller.network.content.reconciler import StoreReconciler
 from controller.network.content.settings import StoreSettings
 from controller.network.daemon import Daemon
@@ -105,10 +106,7 @@ async def serve(
             on_daemon(daemon)
         if on_store is not None and daemon.store is not None:
             on_store(daemon.store)
-        service = None
-        if settings.jobs is not None and aggregation is not None and daemon.jobs is not None:
-            change_ns = aggregation.deadline_ns
-            service = JobService(settings.jobs, topology, daemon.jobs, clock, change_ns=change_ns, tls=settings.tls)
+        service = _job_service(settings, topology, daemon, clock=clock, lease=lease, stack=stack)
         status = None
         if settings.listen is not None:
             status = StatusServer(settings.listen, lambda: daemon.status(monitor.load), settings.tls)
@@ -132,6 +130,33 @@ async def serve(
         watchers = port_watchers(settings, topology, daemon.links)
         work = _work(daemon, service, collector, subscribers, watchers, lease=lease)
         await run_until(until_first_ends(work, monitor.run()), stop)
+
+
+def _job_service(
+    settings: DaemonSettings,
+    topology: Topology,
+    daemon: Daemon,
+    *,
+    clock: Clock,
+    lease: Lease | None,
+    stack: AsyncExitStack,
+) -> JobService | None:
+    """Return the service, with the jobs of the controller before; in a pair it gets them once it is active."""
+    jobs, aggregation = settings.jobs, settings.effective_aggregation
+    if jobs is None or aggregation is None or daemon.jobs is None:
+        return None
+    if lease is None:
+        storage: JobStorage = FileStorage(jobs.database or default_database(jobs.listen))
+    else:
+        storage = PairStorage(lease)
+    stack.callback(storage.close)
+    change_ns = aggregation.deadline_ns
+    service = JobService(jobs, topology, daemon.jobs, clock, change_ns=change_ns, tls=settings.tls, storage=storage)
+    if lease is None:
+        service.adopt()
+    else:
+        daemon.on_active = service.adopt
+    return service
 
 
 async def _servers(settings: DaemonSettings, stack: AsyncExitStack) -> tuple[RouteClient | None, FeedClient | None]:
@@ -171,14 +196,13 @@ async def _work(
         group.create_task(daemon.run())
         for watcher in watchers:
             group.create_task(watcher.run())
+        if service is not None:
+            group.create_task(service.run())
         # One that stands by knows as much of the links, and leaves it to the active one to tell.
         await until_active(lease)
         for subscriber in subscribers:
             group.create_task(daemon.links.publisher.publish_to(subscriber))
-        if service is None:
-            return
-        group.create_task(service.run())
-        if collector is not None:
+        if service is not None and collector is not None:
             group.create_task(report_jobs(collector, service.notes, LOGGER.warning))
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -13,10 +16,15 @@ import numpy as np
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.job_engine import JobEngine, Values
 from dataplane.allreduce.submission_queue import SubmissionQueue
+from dataplane.allreduce.turns import Poll
 from dataplane.errors import AllReduceError
 
 T = TypeVar("T")
 
+LOGGER: Final = logging.getLogger("millrace.allreduce")
+
+_REPORT_S: Final = 5.0
+"""Time without a result after which the log says so."""
 _KINDS: Final = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.int32))
 _BFLOAT16: Final = np.dtype(np.uint16)
 
@@ -60,7 +68,7 @@ class AllReducer(JobEngine):
         _check_target(values, chosen)
 
         def add_up() -> Values:
-            self.reduce(values, chosen, mean=mean, final=final)
+            self.reduce(values, chosen, mean=mean, final=final, poll=self._reporting())
             return chosen
 
         return self.submit(add_up)
@@ -80,6 +88,18 @@ class AllReducer(JobEngine):
         self._queue.close(AllReduceError(f"{self.who}: the all-reducer is closed"))
         self._thread.join()
         return item
+
+    def _reporting(self) -> Poll:
+        """Return a poll that says once that a result is late."""
+        due_s = time.monotonic() + _REPORT_S
+
+        def poll() -> None:
+            nonlocal due_s
+            if time.monotonic() >= due_s:
+                due_s = math.inf
+                LOGGER.warning("%s: all-reduce %d has had no result for %g s", self.who, self.begun, _REPORT_S)
+
+        return poll
 
     def _work(self) -> None:
         while (submission := self._queue.first()) is not None:

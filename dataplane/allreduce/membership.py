@@ -6,10 +6,9 @@ with Membership.join("10.9.0.1:9560", job="resnet", host="h1", workers=4) as mem
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import logging
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +33,7 @@ from dataplane.allreduce.jobs.messages import (
     Finished,
     Hello,
     Leave,
+    Upward,
 )
 from dataplane.allreduce.membership_state import (
     Begin,
@@ -48,6 +48,7 @@ from dataplane.allreduce.membership_state import (
     describe_members,
 )
 from dataplane.allreduce.transfers import flattened
+from dataplane.allreduce.transports import free_udp_port
 from dataplane.clock import NS_PER_S
 from dataplane.closing import Closing
 from dataplane.errors import AllReduceError
@@ -86,7 +87,8 @@ class Membership(Closing):
         self._failure: AllReduceError | None = None
         self._patience_s = _LEAVE_S
         self._held_until_s: float | None = None
-        self._is_closing = False
+        self._is_closing = self._is_closed = False
+        self._leaves_before: int | None = None
         self._connection = ServiceConnection(
             address,
             hello.job,
@@ -121,7 +123,8 @@ class Membership(Closing):
     ) -> Self:
         """Meet the other workers of a job at its service, and return once the switches add up for them.
 
-        `host` is this machine's name in the topology. The first `workers` form the job; later ones join it between two
+        `address` may be several, separated by commas, of a pair of controllers. `host` is this machine's name in the
+        topology. The first `workers` form the job; later ones join it between two
         all-reduces, or with `boundaries` only where all call `boundary`. `window` and `capacity` are the service's
         choice if left out; so is `patience_s`, the time without a result after which an all-reduce fails: longer than
         it takes to drop a worker that has died. `server`, a host and its UDP port, gets final sums: see `for_server`;
@@ -133,11 +136,12 @@ class Membership(Closing):
         loopback; None: the environment's. Raises JobRefusedError, with the reason that all workers get, AllReduceError
         when no answer comes in time, ConfigError or AccessError for unusable certificates.
         """
-        problem = uncallable(address, tls)
-        if problem is not None:
-            raise AllReduceError(f"job service at {address!r}: {problem}")
+        for each in address.split(","):
+            problem = uncallable(each, tls)
+            if problem is not None:
+                raise AllReduceError(f"job service at {each!r}: {problem}")
         server = (server, 0) if isinstance(server, str) else server
-        port = _free_port(local_address, server[1] if is_main_server and server is not None else 0)
+        port = free_udp_port(local_address, server[1] if is_main_server and server is not None else 0)
         deadline_ns = int(deadline_s * NS_PER_S)
         token = secrets.token_hex(8)
         asked = None if is_main_server else server
@@ -170,6 +174,11 @@ class Membership(Closing):
         return engine
 
     @property
+    def job(self) -> str:
+        """Return the job's name."""
+        return self._hello.job
+
+    @property
     def members(self) -> tuple[str, ...]:
         """Return the hosts of the job's members."""
         return self._state.members
@@ -183,6 +192,12 @@ class Membership(Closing):
     def number(self) -> int:
         """Return the job's number in the switches."""
         return self._admitted.number
+
+    @property
+    def identity(self) -> str:
+        """Return what this job has in common with no other, ended ones included; the same at all members."""
+        nonce = self._admitted.nonce.to_bytes(8, "big")
+        return f"{self.number}-{hashlib.sha256(nonce).hexdigest()[:16]}"
 
     @property
     def first_count(self) -> int:
@@ -286,8 +301,12 @@ class Membership(Closing):
             return
         item = 0 if self._engine is None else self._engine.retire()
         if self._failure is None and not self._connection.problem:
+            self._leaves_before = item
             self._connection.send(Leave(item))
             self._drain()
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
         if self._engine is not None:
             self._engine.close()
         self._connection.close()
@@ -350,15 +369,16 @@ class Membership(Closing):
             self._fail(AllReduceError(f"job {self._hello.job}: {error!r}"))
 
     def _is_finished(self) -> bool:
-        return self._failure is not None or self._is_closing
+        return self._failure is not None or self._is_closed
 
     def _is_finished_within(self, seconds: float) -> bool:
         with self._changed:
             return self._changed.wait_for(self._is_finished, seconds)
 
-    def _greeting(self) -> Hello:
+    def _greeting(self) -> list[Upward]:
         admitted = self._state.admitted
-        return replace(self._hello, number=None if admitted is None else admitted.number)
+        hello = replace(self._hello, number=None if admitted is None else admitted.number)
+        return [hello] if self._leaves_before is None else [hello, Leave(self._leaves_before)]
 
     def _take(self, message: bytes) -> None:
         """Follow a message of the service."""
@@ -375,10 +395,18 @@ class Membership(Closing):
 
     def _resume_if_overdue(self) -> None:
         until_s = self._held_until_s
-        if until_s is not None and until_s < time.monotonic():
-            LOGGER.warning("job %s: the barrier lasted longer than the service announced: continuing", self._hello.job)
-            with self._commanding:
-                self._execute(self._state.overdue())
+        if until_s is None or until_s >= time.monotonic():
+            return
+        with self._commanding:
+            self._held_until_s = None
+            commands = self._state.overdue()
+            if not commands and self._barrier is not None:
+                told = f"waiting {self._patience_s:g} s for the service, as the job may have changed"
+                self._barrier.enter(self._patience_s)
+            else:
+                told = "continuing"
+            LOGGER.warning("job %s: the barrier lasted longer than announced: %s", self._hello.job, told)
+            self._execute(commands)
 
     def _execute(self, commands: list[Command]) -> None:
         for command in commands:
@@ -438,11 +466,15 @@ class Membership(Closing):
                 self._held_until_s = time.monotonic() + limit_s
                 self._connection.send(Arrived(number, barrier.enter(limit_s + _MARGIN_S)))
             case RunUntil(barrier=number, count=count):
-                barrier.run_until(count, lambda item: self._connection.send(Finished(number, count, item)))
+                barrier.run_until(count, lambda item: self._finish(Finished(number, count, item)))
             case Resume():
                 self._held_until_s = None
                 self._members_before = self._state.members
                 barrier.resume(command)
+
+    def _finish(self, finished: Finished) -> None:
+        self._state.finished = finished.barrier
+        self._connection.send(finished)
 
     def _fail(self, error: AllReduceError) -> None:
         with self._changed:
@@ -460,15 +492,3 @@ def _error_of(command: Fail) -> AllReduceError:
     if not command.admitted:
         return JobRefusedError(command.reason)
     return RemovedError(command.reason) if command.removed else AllReduceError(command.reason)
-
-
-def _free_port(address: str, port: int = 0) -> int:
-    """Return a currently free UDP port, or the given one if it is free."""
-    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
-        try:
-            probe.bind((address, port))
-        except OSError as error:
-            where = f"UDP port {port}" if port else "no UDP port"
-            raise AllReduceError(f"{where} at {address or 'any address'}: {error.strerror}") from error
-        free: int = probe.getsockname()[1]
-        return free

@@ -101,6 +101,8 @@ class MembershipState:
     place: tuple[int, str] = (0, "")
     """The number and aggregator that the worker sends to."""
     barrier: int | None = None
+    finished: int | None = None
+    """Barrier at which the worker has reported to have finished everything."""
     is_over: bool = False
 
     @property
@@ -128,9 +130,10 @@ class MembershipState:
     def overdue(self) -> list[Command]:
         """Return the commands that follow when a barrier was not ended in time.
 
-        Continuing does no harm: nothing that one worker starts can complete before the others reach it.
+        Continuing does no harm: nothing that one worker starts can complete before the others reach it. Unless it has
+        finished: then the job may have changed, and others continue with newcomers, or elsewhere.
         """
-        if self.barrier is None or self.admitted is None:
+        if self.barrier is None or self.admitted is None or self.finished == self.barrier:
             return []
         self.barrier = None
         return [Resume(self.admitted.epoch, self.admitted.contributors)]
@@ -176,14 +179,16 @@ class MembershipState:
         """Return how to continue after the worker's barrier, or where the job has moved to."""
         target = view.number, view.aggregator
         is_moved, self.place = target != self.place, target
+        # After a restart of the service they may be those of an earlier barrier.
+        newcomers = view.newcomers if view.newcomers_at in (None, self.barrier) else ()
         if is_moved:
             self.barrier = None
             where = view.aggregator, view.number, view.nonce
-            return [Resume(view.epoch, view.contributors, *where, view.newcomers)]
+            return [Resume(view.epoch, view.contributors, *where, newcomers)]
         if self.barrier is None:
             return []
         self.barrier = None
-        return [Resume(view.epoch, view.contributors, newcomers=view.newcomers)]
+        return [Resume(view.epoch, view.contributors, newcomers=newcomers)]
 
     def _fail(self, reason: str, *, removed: bool) -> list[Command]:
         self.is_over = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import os
@@ -218,3 +219,15 @@ def _vector(buffers: list[int]) -> Array[Any]:
         header.vector, header.vector_count = pieces + at * piece, 1
         vector.base, vector.nbytes = buffer, PACKET_BYTES
     return memory
+
+
+def free_udp_port(address: str, port: int = 0) -> int:
+    """Return a currently free UDP port, or the given one if it is free; raise AllReduceError if it is not."""
+    with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            where = f"UDP port {port}" if port else "no UDP port"
+            raise AllReduceError(f"{where} at {address or 'any address'}: {error.strerror}") from error
+        free: int = probe.getsockname()[1]
+        return free

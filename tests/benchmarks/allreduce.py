@@ -35,6 +35,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dataplane.errors import MillraceError
+from tests.benchmarks.returning import return_time_s
 from tests.benchmarks.workers import measure
 from tests.integration.allreduce_namespaces import AggregationFabric
 
@@ -246,6 +247,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="4 workers, 1 MB, no virtual time")
     parser.add_argument("--no-devices", action="store_true", help="virtual time only; needs no root")
     parser.add_argument("--no-virtual", action="store_true", help="no virtual time")
+    parser.add_argument("--return", action="store_true", dest="only_return", help="the return from the ring alone")
     options = parser.parse_args(argv)
     if options.rounds < 1:
         parser.error("one round at least")
@@ -261,6 +263,9 @@ def main(argv: list[str]) -> int:
 
 def run(options: argparse.Namespace) -> None:
     """Measure what the options say, and print it."""
+    if options.only_return:
+        print(json.dumps({"return_to_switch_s": round(return_time_s(), 1)}))
+        return
     sides: tuple[str, ...] = (ENGINE,)
     note = "" if importlib.util.find_spec("torch") else "no gloo: it needs the extra torch"
     if not options.no_devices and not note:
@@ -276,7 +281,9 @@ def run(options: argparse.Namespace) -> None:
     ratio = None if options.quick or options.no_virtual else time_ratio()
     if note:
         print(note)
-    print(json.dumps({**summary(trials, rate_bps, ratio), "sides": list(sides)}))
+    has_ring = not (options.quick or options.no_devices) and importlib.util.find_spec("torch") is not None
+    back_s = round(return_time_s(), 1) if has_ring else None
+    print(json.dumps({**summary(trials, rate_bps, ratio), "return_to_switch_s": back_s, "sides": list(sides)}))
 
 
 if __name__ == "__main__":

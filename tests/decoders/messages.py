@@ -43,14 +43,20 @@ from collectors.values import (
     LinkStatus,
     Phase,
 )
-from controller.common.errors import PathError
-from controller.network.intents import FlowSpec
+from controller.common.errors import JobError, PathError
+from controller.network.aggregation.jobs import RunningJob
+from controller.network.aggregation.records import PlaceRecords
+from controller.network.aggregation.service.seats import JobSeats, Seat, SeatRecords
+from controller.network.aggregation.storage import FileStorage
+from controller.network.intents import AggregationJob, AggregationTree, FlowSpec, Leaf, Members, Worker
 from controller.network.paths.records.codec import freeze, thaw
+from controller.network.tables.aggregation import Block, PlacedJob
 from dataplane.allreduce.jobs import jobs_pb2
 from dataplane.allreduce.jobs.codec import DOWNWARD, decode_downward, encode, upward_of
 from dataplane.allreduce.jobs.messages import Admitted, Arrived, Barrier, Ended, Hello, Refused, View, Waiting
 from dataplane.balance import messages as balance
 from dataplane.clock import VirtualClock
+from dataplane.database import IN_MEMORY
 from dataplane.errors import AllReduceError, FabricError
 from dataplane.fabric.live.values import FabricCounters
 from dataplane.nic.managed import messages as managed
@@ -72,6 +78,14 @@ _VIEW = View(
 )
 
 
+_RUNNING_JOB = RunningJob(
+    PlacedJob(
+        AggregationJob(7, (Worker("h1", 20_000), Worker("h2", 20_001)), 2, 64, None, 2**63),
+        AggregationTree("spine1", ("h1", Leaf("leaf1", ("h2",)))),
+        {"spine1": Block(0, 128), "leaf1": Block(128, 128)},
+    ),
+    Members(3, frozenset({"h1"})),
+)
 _HOP = HopRecord(7, _FLOW, 13, 5, 0, 3, 11, 1, 2, 2_000, 0, 3, 100, 2_100, 1_000)
 _DROP = DropRecord(7, 13, 5, 13, 1, 2, 0, 9, _FLOW)
 _RULE = Rule(name="slow", figure="delay_p99_ns", above=1e6)
@@ -195,6 +209,18 @@ MESSAGES = (
         lambda data: thaw(data, FlowSpec),
         (freeze(FlowSpec("h1", "h2", 17, 5000, 6001)),),
         refuses=(PathError,),
+    ),
+    Decoder(
+        "controller.network.aggregation.records.PlaceRecords.read",
+        lambda data: PlaceRecords(FileStorage(IN_MEMORY)).read({"placed/7": data}),
+        (freeze(_RUNNING_JOB),),
+        refuses=(JobError,),
+    ),
+    Decoder(
+        "controller.network.aggregation.service.seats.SeatRecords.read",
+        lambda data: SeatRecords(FileStorage(IN_MEMORY)).read({"seats/7": data}),
+        (freeze(JobSeats(7, _HELLO, 64, 2, 2, (Seat(_HELLO),), removed=(("t", Ended("it was silent")),))),),
+        refuses=(JobError,),
     ),
     Decoder(
         "dataplane.fabric.live.values.FabricCounters.decode",

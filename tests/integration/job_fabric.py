@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -23,6 +24,9 @@ from collectors.process import CollectorProcessSettings
 from collectors.values import JobState
 from controller.apps.cli.network.feed import ask, snapshot_of
 from controller.apps.demo.training.fabric import star
+from controller.common.standby.settings import StandbySettings
+from controller.network.aggregation.service.client import JobClient, JobClientSettings
+from controller.network.aggregation.service.messages import JobRow
 from controller.network.aggregation.service.settings import JobSettings
 from controller.network.aggregation.settings import AggregationSettings
 from controller.network.content.settings import StoreSettings
@@ -42,7 +46,7 @@ ROOT = Path(__file__).parents[2]
 MS = 1_000_000
 WAIT_S = 60.0
 RATE_BPS = 1_000_000_000
-JOBS = JobSettings(lease_ns=6000 * MS, reconnect_ns=300 * MS, hold_ns=20_000 * MS, window=64)
+JOBS = JobSettings(lease_ns=6000 * MS, reconnect_ns=300 * MS, return_ns=10_000 * MS, hold_ns=20_000 * MS, window=64)
 COLLECTOR = "c1"
 AGGREGATION = AggregationSettings(report_every=1, dead_after_ns=2000 * MS, interval_ns=100 * MS)
 
@@ -59,7 +63,11 @@ class JobFabric:
         aggregation: AggregationSettings = AGGREGATION,
         watches: tuple[Watch, ...] = (),
         store: StoreSettings | None = None,
+        worker: str = "tests.integration.job_worker",
+        standby: StandbySettings | None = None,
     ) -> None:
+        """Start workers by the module `worker`; a controller with `standby` is one of a pair."""
+        self._worker, self._standby = worker, standby
         self.topology = topology or star(workers, RATE_BPS, collector=COLLECTOR)
         self.fabric = KernelFabric(self.topology)
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -74,10 +82,10 @@ class JobFabric:
         with ExitStack() as stack:
             stack.enter_context(self.fabric)
             self.fabric.wait_ready(WAIT_S)
-            self._nursery = stack.enter_context(_process("tests.integration.job_worker"))
+            self._nursery = stack.enter_context(_process(self._worker))
             stack.callback(self._kill_workers)
             self._start_collector(stack)
-            self._start_daemon(stack)
+            self._controller = self._start_daemon(stack)
             self._stack = stack.pop_all()
         return self
 
@@ -86,14 +94,58 @@ class JobFabric:
     ) -> None:
         self._stack.close()
 
+    def kill_controller(self) -> None:
+        """Kill the controller (SIGKILL)."""
+        self.processes.remove(self._controller)
+        self._controller.kill()
+        self._controller.wait()
+
+    def start_controller(self) -> None:
+        """Start it again, and wait until its switches are reconciled."""
+        self._controller = self._start_daemon(self._stack)
+
+    def start_second_controller(self) -> None:
+        """Start the other one of a pair, which stands by."""
+        self._start_daemon(self._stack, "second")
+        until(lambda: "standing by as second" in self._log("second"), "a controller that stands by")
+
+    def until_second_is_active(self) -> None:
+        """Wait until it has taken over and reconciled the switches."""
+        until(lambda: "reconciled, " in self._log("second"), "a takeover")
+
+    def until_all_connected(self) -> None:
+        """Wait until the workers of all jobs have returned."""
+
+        def are_there() -> bool:
+            return all(member.state == "working" for job in self.jobs() for member in job.members)
+
+        until(are_there, "workers that return")
+
+    def _log(self, name: str) -> str:
+        path = self.fabric.run_dir / f"{name}.log"
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    def jobs(self) -> list[JobRow]:
+        """Return the jobs as the service lists them."""
+
+        async def listed() -> list[JobRow]:
+            async with JobClient(JobClientSettings(address=self.address)) as client:
+                return list(await client.jobs())
+
+        return asyncio.run(listed())
+
     def _kill_workers(self) -> None:
         for worker in self._workers:
             worker.kill()
 
     @property
     def address(self) -> str:
-        """Address of the job service, reachable from all namespaces."""
-        return f"unix:{self.fabric.run_dir}/jobs"
+        """Address of the job service, reachable from all namespaces; of a pair both, separated by a comma."""
+        names = ("controller",) if self._standby is None else ("controller", "second")
+        return ",".join(map(self._jobs_at, names))
+
+    def _jobs_at(self, name: str) -> str:
+        return f"unix:{self.fabric.run_dir}/jobs-of-{name}"
 
     @property
     def feed(self) -> str:
@@ -117,27 +169,33 @@ class JobFabric:
         self.processes.append(stack.enter_context(_process("controller.apps.cli", *arguments, log=log, start=start)))
         until(lambda: "ready" in (folder / "collector.log").read_text(encoding="utf-8"), "a collector that is ready")
 
-    def _start_daemon(self, stack: ExitStack) -> None:
-        """Start the controller, and wait until its switch is reconciled."""
-        folder = self.fabric.run_dir
+    def _start_daemon(self, stack: ExitStack, name: str = "controller") -> subprocess.Popen[bytes]:
+        """Start a controller, and wait until its switches are reconciled, unless it is the second of a pair."""
+        folder, standby = self.fabric.run_dir, self._standby
+        if standby is not None:
+            standby = msgspec.structs.replace(standby, sqlite=str(folder / "lease.db"), holder=name)
         settings = DaemonSettings(
             topology=str(folder / "star.yaml"),
             switches={node.name: self.fabric.p4runtime_address(node.name) for node in self.topology.switches},
             watches=self._watches,
-            jobs=msgspec.structs.replace(self._jobs, listen=self.address),
+            jobs=msgspec.structs.replace(self._jobs, listen=self._jobs_at(name)),
             collector=self.feed,
             aggregation=self._aggregation,
             store=self._store,
+            standby=standby,
             retry=RetrySettings(longest_wait_ns=200 * MS),
             # On a busy machine hellos come late: a link that counts as dead would refuse the jobs.
             hellos=Hellos(multiplier=20),
         )
-        (folder / "controller.yaml").write_text(yaml.safe_dump(document_of(settings)), encoding="utf-8")
-        log = stack.enter_context((folder / "controller.log").open("w+", encoding="utf-8"))
-        arguments = ("controller", "serve", "-s", str(folder / "controller.yaml"))
-        self.processes.append(stack.enter_context(_process("controller.apps.cli", *arguments, log=log)))
-        path, count = folder / "controller.log", len(settings.switches)
-        until(lambda: path.read_text(encoding="utf-8").count("reconciled, ") >= count, "switches that are reconciled")
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(document_of(settings)), encoding="utf-8")
+        log = stack.enter_context((folder / f"{name}.log").open("a+", encoding="utf-8"))
+        arguments = ("controller", "serve", "-s", str(folder / f"{name}.yaml"))
+        count = self._log(name).count("reconciled, ") + len(settings.switches)
+        process = stack.enter_context(_process("controller.apps.cli", *arguments, log=log))
+        self.processes.append(process)
+        if name == "controller":
+            until(lambda: self._log(name).count("reconciled, ") >= count, "switches that are reconciled")
+        return process
 
     def start_worker(self, host: str, workers: int) -> WorkerProcess:
         """Start a worker in its host's namespace."""

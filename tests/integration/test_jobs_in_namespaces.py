@@ -15,7 +15,7 @@ from tests.integration.job_fabric import JOBS, JobFabric, until
 pytestmark = pytest.mark.root
 
 ALL = 2 + 4 + 8 + 16
-WITHOUT_H2, WITHOUT_H3 = ALL - 4, ALL - 8
+WITHOUT_H2, WITHOUT_H3, WITHOUT_H4 = ALL - 4, ALL - 8, ALL - 16
 
 
 def test_sums_are_of_the_current_workers_as_they_die_and_return() -> None:
@@ -40,15 +40,26 @@ def test_sums_are_of_the_current_workers_as_they_die_and_return() -> None:
         assert silence is not None, stopped.error
         assert float(silence[1]) * 1e9 >= JOBS.lease_ns
 
+        (job,) = fabric.jobs()
+        fabric.kill_controller()
+        first.wait_for_sum(ALL, after=max(first.sums) + 3)
+        workers[3].kill()
+        fabric.start_controller()
+        first.wait_for_sum(WITHOUT_H4)
+        (adopted,) = fabric.jobs()
+        assert job.epoch is not None
+        assert (adopted.name, adopted.number, adopted.epoch) == (job.name, job.number, job.epoch + 1)
+        assert [member.host for member in adopted.members] == ["h1", "h2", "h3"]
+
         fabric.fabric.stop_switch(SWITCH, kill=True)
-        left = [worker for worker in workers if worker not in (killed, stopped)]
+        left = [worker for worker in workers if worker not in (killed, stopped, workers[3])]
         until(lambda: all(worker.error for worker in left), "all are told")
         (reason,) = {worker.error for worker in left}
         assert (reason or "").startswith("job sums has ended: switch s1 has been unreachable for 2 s")
 
         sums = first.sums
         assert list(sums) == list(range(len(sums)))
-        assert [total for total, _ in groupby(sums.values())] == [ALL, WITHOUT_H2, ALL, WITHOUT_H3, ALL]
+        assert [total for total, _ in groupby(sums.values())] == [ALL, WITHOUT_H2, ALL, WITHOUT_H3, ALL, WITHOUT_H4]
         for worker in workers:
             shared = worker.sums.keys() & sums.keys()
             assert len(shared) >= len(worker.sums) - 1

@@ -256,6 +256,41 @@ def test_a_switch_that_has_restarted_adds_up_again(racks: World) -> None:
     racks.stop(job)
 
 
+def test_root_restarting_between_racks_results_adds_up_again(racks: World) -> None:
+    """Leaves with the result would answer their workers with it, and contribute no more to those that lack it."""
+    job = racks.start(hosts(*range(1, 9)))
+    working = ranks(racks, job)
+    values = numbers(8, 3 * BLOCK)
+    root = racks.tree(job).root
+    assert root.startswith("spine")
+    begin(working, values)
+    racks.run(5 * MS)
+    first = working["h1"].worker
+    assert first is not None
+    racks.fabric.lose(root, "leaf4", lost=True)
+    begin(working, values, first.next_item)
+    racks.run(5 * MS)
+    received = {rank.host: len(rank.worker._received) for rank in working.values() if rank.worker is not None}
+    assert [host for host, count in received.items() if not count] == ["h7", "h8"]
+    racks.restart(root)
+    racks.controller.sync_jobs()
+    racks.fabric.lose(root, "leaf4", lost=False)
+    for _ in range(20):
+        for rank in working.values():
+            repeat(rank)
+        racks.run(1 * MS)
+    assert_sums(working, values)
+    racks.stop(job)
+
+
+def repeat(rank: Rank) -> None:
+    """Send what others may lack, as the engine does where nothing arrives (dataplane/allreduce/kernels/replay.py)."""
+    worker = rank.worker
+    assert worker is not None
+    for number in sorted(worker._received):
+        rank._send(worker._contribution(number, worker._schedule.parts[number]))
+
+
 def test_a_worker_joins_between_two_reductions(racks: World) -> None:
     """A worker that learns of another epoch in transit adopts it: no other action is needed."""
     job = racks.start(hosts(1, 2, 3, 4, 5, 6), capacity=8)

@@ -1,7 +1,8 @@
 """The demo's workers, for tests.
 
 An order may have {"loss": share of frames lost each way at a worker's cable}, and "backend": all of the model's
-collectives are then by a group of the backend millrace, without a hook.
+collectives are then by a group of the backend millrace, without a hook. With "returns" a worker goes on until the
+switch is used again after the ring, and so many steps more, but not less than "steps".
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from controller.apps.demo.training.model import Training
-from controller.apps.demo.training.worker import Order, Worker, heard, main
+from controller.apps.demo.training.worker import MOST_STEPS, Order, Worker, heard, main
 from dataplane.allreduce.job_engine import JobEngine
 from dataplane.allreduce.torch import JobOptions, MillraceState
 from dataplane.allreduce.torch.group.process_group import MillraceProcessGroup
@@ -33,6 +34,20 @@ class LosingWorker(Worker):
                 self._train_by_backend(order)
             else:
                 super().obey(order)
+
+    def _train(self, order: Order, training: Training, state: MillraceState | None) -> None:
+        if state is None or not order.get("returns"):
+            super()._train(order, training, state)
+            return
+        self._first_by_ring, last = None, MOST_STEPS
+        while training.done < last:
+            self._before_step(int(training.done), order, training.net)
+            training.step()
+            # The same at all workers: all of the step's all-reduces have results.
+            if state.is_by_ring and self._first_by_ring is None:
+                self._first_by_ring = int(training.done) - 1
+            elif not state.is_by_ring and self._first_by_ring is not None and last == MOST_STEPS:
+                last = max(int(training.done) + order["returns"], order["steps"])
 
     def _train_by_backend(self, order: Order) -> None:
         options = JobOptions(order["service"], order["train"], f"h{self.rank + 1}")

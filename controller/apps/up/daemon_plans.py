@@ -27,6 +27,7 @@ from controller.balance.running.settings import BusSettings, RunSettings, Teleme
 from controller.balance.settings import BalanceSettings
 from controller.balance.settings import HistorySettings as BalanceHistory
 from controller.cluster.network_state.settings import NetworkStateSettings
+from controller.network.aggregation.service.settings import JobSettings
 from controller.network.daemon_settings import RELOADED as CONTROLLER_RELOADED
 from controller.network.daemon_settings import DaemonSettings, RetrySettings
 from controller.network.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program
@@ -185,7 +186,7 @@ class DaemonPlanner:
             watches=self.watches,
             reporting=section.reporting,
             aggregation=section.aggregation,
-            jobs=section.jobs,
+            jobs=None if section.jobs is None else self._jobs(section.jobs),
             store=section.store,
             routed_networks=section.routed_networks,
             retry=_RETRY,
@@ -202,6 +203,11 @@ class DaemonPlanner:
         asks = ("fabric", "collector", "paths")
         words, reloads = ("controller", "serve"), CONTROLLER_RELOADED
         return DaemonPlan("controller", words, settings, addresses, reloads=reloads, asks=asks)
+
+    def _jobs(self, jobs: JobSettings) -> JobSettings:
+        """Return the job service's settings, with its database in the state folder unless they name one."""
+        database = str(self.state.path / "jobs.sqlite") if jobs.database is None else jobs.database
+        return replace(jobs, database=database)
 
     def api(self, switches: Mapping[str, str]) -> DaemonPlan:
         """Return the API server and its page."""

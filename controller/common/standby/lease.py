@@ -134,14 +134,15 @@ class Lease:
         except StorageError as error:
             self._problem = str(error)  # it expires by itself
 
-    def save(self, values: Mapping[str, bytes]) -> int:
+    def save(self, values: Mapping[str, bytes], *, durable: bool = False) -> int:
         """Write values of the pair, if this process holds the lease when they are written; return their revision.
 
-        Raise LostLeaseError, with nothing written, if it does not; StorageError if that is unknown.
+        `durable` ones survive a power failure. Raise LostLeaseError, with nothing written, if it does not hold it;
+        StorageError if that is unknown.
         """
         token = self.check()
         named = {f"{self.name}/{key}": value for key, value in values.items()}
-        revision = self._storage.write(named, {self._holder_key: token})
+        revision = self._storage.write(named, {self._holder_key: token}, durable=durable)
         if revision is None:
             self._end()
             raise LostLeaseError(self._told())

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from collectors.values import Snapshot
 from controller.common.errors import ControllerError
 from controller.network.aggregation.job_migration import BetterTree, MigrationPolicy, better_tree, dead_links
-from controller.network.aggregation.jobs import RunningJob, number_of
+from controller.network.aggregation.jobs import Records, RunningJob, number_of
 from controller.network.aggregation.tables import AggregationTables
 from controller.network.intents import Worker
 from controller.network.links.loss_failures import LossFailureDetector
@@ -29,6 +29,8 @@ from dataplane.topology.values import LinkKey
 LOGGER = logging.getLogger("millrace.jobs")
 
 _LEAST_PATIENCE_NS: Final = 1_000_000_000
+_FIRST_MEETING: Final = 3
+"""Times `dead_after` that the switches of adopted jobs have to be reached at first."""
 _MISSED_INTERVALS: Final = 3
 """Number of intervals without an update after which a state of the network is stale, but at least a second."""
 
@@ -102,6 +104,23 @@ class JobReconciler:
         """Notify a listener from now on."""
         self._listeners.append(listener)
 
+    def adopt(self, job: RunningJob) -> None:
+        """Continue a job of an earlier controller, before any switch is connected; raise ControllerError.
+
+        Switches that hold it as it is are left alone; others get what they lack.
+        """
+        self._jobs.adopt(job)
+        # A restarted controller needs time to reach all switches; those that it has never met are not dead yet.
+        grace_ns = (_FIRST_MEETING - 1) * self.tables.settings.dead_after_ns
+        for switch in switches_of(job.placed.tree):
+            self._away_since_ns[switch] = self._clock.now_ns() + grace_ns
+
+    def keep(self, records: Records, newest: int | None) -> None:
+        """Record each change from now on, and give out numbers after `newest` unless None."""
+        self._jobs.records = records
+        if newest is not None:
+            self._jobs.given_out(newest)
+
     def aggregator(self, number: int, host: str) -> IPv4Address:
         """Return the address that a worker of a job sends to; raise ControllerError for an unknown worker."""
         switch = parent_of(self._jobs.job(number).placed.tree, host)
@@ -148,10 +167,10 @@ class JobReconciler:
             return job
 
     async def move(self, number: int) -> RunningJob:
-        """Return a job of the same members at the best place, under a new number; the previous one has ended.
+        """Return a job of the same members at the best place, under a new number; the same job if its place is best.
 
-        The same job if its place is best. Call it while no worker waits for a result. Raise ControllerError, and leave
-        the job where it is, if it cannot be moved.
+        Call it while no worker waits for a result, and `end` the previous one once the new one is recorded as the
+        workers' job. Raise ControllerError, and leave the job where it is, if it cannot be moved.
         """
         async with self._lock(number):
             job = self._jobs.job(number)
@@ -159,23 +178,16 @@ class JobReconciler:
                 return job
             before = job.placed.job
             workers = [worker for worker in before.workers if worker.host in job.members.workers]
-            # Create first, end afterwards: if there is no room, the present job goes on.
             new = await self.create(workers, window=before.window, capacity=before.capacity, server=before.server)
             self._migration.moved(number, new.number, self._clock.now_ns())
-            try:
-                await self._ended(job)
-            except ControllerError as error:
-                LOGGER.warning("%s", error)
             return new
 
     async def end(self, number: int) -> None:
         """Return once no reachable switch holds anything of a job; the others will not when they return."""
         async with self._lock(number):
-            await self._ended(self._jobs.job(number))
-
-    async def _ended(self, job: RunningJob) -> None:
-        self._forget(job)
-        await self._until_acknowledged(job.number, switches_of(job.placed.tree), "gone from")
+            job = self._jobs.job(number)
+            self._forget(job)
+            await self._until_acknowledged(job.number, switches_of(job.placed.tree), "gone from")
 
     def observe(self, snapshot: Snapshot) -> None:
         """Take the newest state of the network: jobs avoid dead links, and listeners hear which should move.
@@ -245,6 +257,14 @@ class JobReconciler:
         if switch not in self._away_since_ns:
             self._away_since_ns[switch] = self._clock.now_ns()
             self._progressed()
+
+    def forgotten(self, switches: Iterable[str]) -> None:
+        """Clear cells of these switches again."""
+        self._switches.sync(switches)
+
+    def contradicted(self, number: int, reason: str) -> None:
+        """End a job that a switch knows better than our record of it."""
+        self._fail(number, reason)
 
     def refuse(self, switch: str, updates: Iterable[Update], problem: str) -> bool:
         """Note that a switch refused updates; return whether all of them were about jobs, which it is now spared."""

@@ -2,15 +2,18 @@
 
 Pure bookkeeping: the writer of switches clears the cells in `to_clear`, reports it, asks for `entities`, writes the
 differences, and reports by `held` what a switch then holds. A worker that leaves keeps its place in the tree until
-another one needs it.
+another one needs it. Each change is recorded before a switch can get it, so a switch never holds a newer epoch.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
+
+from finsy import P4TableAction, P4TableEntry
 
 from collectors.values import Snapshot
 from controller.common.errors import ControllerError
@@ -20,7 +23,7 @@ from controller.network.aggregation.registry import NUMBERS, Registry
 from controller.network.base_paths import NextHops
 from controller.network.intents import AggregationJob, AggregationTree, Leaf, Members, Worker
 from controller.network.tables.aggregation import Block, PlacedJob, job_entities, leaves_of, parent_of, switches_of
-from controller.network.tables.entities import Entities, EntityKey
+from controller.network.tables.entities import Entities, Entity, EntityKey
 from controller.network.tables.routing import port_towards
 from dataplane.topology.values import LinkKey, Topology
 
@@ -41,6 +44,18 @@ class RunningJob:
         return self.placed.job.number
 
 
+class Records(Protocol):
+    """Keeps jobs across restarts of the controller."""
+
+    def keep(self, job: RunningJob, newest: int) -> None:
+        """Keep a job as it is now to be, and the newest number given out; raise LostLeaseError."""
+        ...
+
+    def drop(self, number: int) -> None:
+        """Forget a job; raise LostLeaseError."""
+        ...
+
+
 class Jobs:
     """All jobs of a fabric; every change is checked before anything else changes, and refused by ControllerError."""
 
@@ -55,6 +70,9 @@ class Jobs:
         self._entities: dict[int, dict[str, Entities]] = {}
         self._leaving: dict[tuple[int, str], str] = {}
         """Switch that may still count a worker that has left, by job and host."""
+        self._again: set[tuple[int, str]] = set()
+        """Cells to be cleared once more, by job and switch; a switch that cannot may keep what is in them."""
+        self.records: Records | None = None
 
     @property
     def running(self) -> tuple[RunningJob, ...]:
@@ -96,6 +114,21 @@ class Jobs:
             self._registry.withdraw(held.number)
             raise
 
+    def adopt(self, job: RunningJob) -> None:
+        """Continue a job of an earlier controller, whose cells are in use; raise ControllerError if it does not fit."""
+        number, tree = job.number, job.placed.tree
+        entities = job_entities(self._topology, self._ways, job.placed, job.members)
+        self._registry.adopt(number, switches_of(tree), job.placed.blocks, job.placed.job.window)
+        self._entities[number], self._running[number] = entities, job
+        # Switches may have missed the last change: a place is not free before they are known to have it.
+        for worker in job.placed.job.workers:
+            if worker.host not in job.members.workers:
+                self._leaving[number, worker.host] = parent_of(tree, worker.host)
+
+    def given_out(self, newest: int) -> None:
+        """Give out the numbers after `newest` from now on."""
+        self._registry.given_out(newest)
+
     def leave(self, number: int, host: str) -> RunningJob:
         """Remove a member from the next epoch on; the last one cannot leave, but the job can end."""
         job = self.job(number)
@@ -122,8 +155,11 @@ class Jobs:
     def end(self, number: int) -> None:
         """Drop a job; its number and cells are free once all switches are known to hold nothing of it."""
         self.job(number)
+        if self.records is not None:
+            self.records.drop(number)
         del self._running[number], self._entities[number]
         self._leaving = {key: switch for key, switch in self._leaving.items() if key[0] != number}
+        self._again = {key for key in self._again if key[0] != number}
         self._registry.end(number)
 
     def entities(self, switch: str) -> Entities:
@@ -173,11 +209,45 @@ class Jobs:
     def cleared(self, number: int, switch: str) -> None:
         """Note that a job's cells in a switch are empty."""
         self._registry.cleared(number, switch)
+        self._again.discard((number, switch))
+
+    def is_clearing_again(self, number: int, switch: str) -> bool:
+        """Return whether a job's cells in a switch were clear already."""
+        return (number, switch) in self._again
+
+    def forgotten(self, switch: str, held: Entities) -> tuple[str, ...]:
+        """Have leaves cleared again if this switch, their root, has lost a job's sums; return these leaves.
+
+        A result that some racks have and others lack can only be added up anew, and leaves that have it would answer
+        with it instead of contributing. Their workers repeat what others lack, as after a restart of all switches.
+        """
+        known = {number_of(key) for key in held if key.table == "aggregation_jobs"}
+        leaves = dict[str, None]()
+        dirty = {each.number: each.dirty for each in self._registry.reservations}
+        for number, job in self._running.items():
+            tree = job.placed.tree
+            if tree.root != switch or number in known or switch in dirty[number]:
+                continue
+            for leaf in leaves_of(tree):
+                self._registry.soiled(number, leaf.switch)
+                self._again.add((number, leaf.switch))
+                leaves[leaf.switch] = None
+        return tuple(leaves)
 
     def met(self, held: Iterable[EntityKey]) -> None:
         """Note the entries found in a switch: numbers of jobs that are not ours stay theirs."""
         ours = {held.number for held in self._registry.reservations}
         self._registry.avoid({number for key in held if (number := number_of(key)) is not None} - ours)
+
+    def contradictions(self, switch: str, held: Entities) -> Iterator[tuple[int, str]]:
+        """Yield the jobs that a switch knows better than we do, with the reason: our record of them is outdated."""
+        for key, entity in held.items():
+            job = self._running.get(number_of(key) or 0) if key.table == "aggregation_jobs" else None
+            if job is None or switch not in job.placed.blocks:
+                continue
+            problem = _contradiction(job, entity)
+            if problem is not None:
+                yield job.number, f"switch {switch} {problem}: the controller's record of it is outdated"
 
     def held(self, switch: str, held: Entities) -> None:
         """Note the known entries of a switch: absent jobs and workers free their cells and places."""
@@ -197,8 +267,10 @@ class Jobs:
                     self._registry.released(number, switch)
 
     def _keep(self, job: RunningJob) -> RunningJob:
-        self._entities[job.number] = job_entities(self._topology, self._ways, job.placed, job.members)
-        self._running[job.number] = job
+        entities = job_entities(self._topology, self._ways, job.placed, job.members)
+        if self.records is not None:
+            self.records.keep(job, self._registry.newest)
+        self._entities[job.number], self._running[job.number] = entities, job
         return job
 
 
@@ -206,6 +278,18 @@ def number_of(key: EntityKey) -> int | None:
     """Return the number of the job that an entry belongs to, None for anything else."""
     number = dict(key.match).get("job")
     return number if isinstance(number, int) else None
+
+
+def _contradiction(job: RunningJob, entity: Entity) -> str | None:
+    """Return what a switch's entry of a job says that cannot be if all changes were recorded; None if it can."""
+    action = entity.action if isinstance(entity, P4TableEntry) else None
+    if not isinstance(action, P4TableAction):
+        return None
+    if action.args.get("nonce") != job.placed.job.nonce:
+        return "holds another job of its number"
+    epoch = action.args.get("epoch")
+    ahead = (epoch - job.members.epoch) % _EPOCHS if isinstance(epoch, int) else 0
+    return f"holds its epoch {epoch}, not {job.members.epoch}" if 0 < ahead < _EPOCHS // 2 else None
 
 
 def _next(members: Members, workers: frozenset[str]) -> Members:

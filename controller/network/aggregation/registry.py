@@ -60,6 +60,29 @@ class Registry:
         self.given += 1
         return reservation
 
+    @property
+    def newest(self) -> int:
+        """The number that was given out last."""
+        return self._newest
+
+    def given_out(self, newest: int) -> None:
+        """Give out the numbers after `newest` from now on."""
+        self._newest = newest
+
+    def adopt(self, number: int, switches: Sequence[str], blocks: Mapping[str, Block], window: int) -> None:
+        """Take over a number and cells that are in use; raise ControllerError if they cannot all be."""
+        name, cells = f"aggregation job {number}", cells_for(window)
+        if number in self._held:
+            raise ControllerError(f"{name}: its number is taken")
+        if set(blocks) != set(switches):
+            raise ControllerError(f"{name}: its cells are not in the switches of its tree")
+        for switch, block in blocks.items():
+            if block.cells != cells or block.first % cells or not 0 <= block.first <= CELLS - cells:
+                raise ControllerError(f"{name}: cells {block.first} to {block.end - 1} of {switch} are not a block")
+            if any(block.first < other.end and other.first < block.end for other in self.taken(switch)):
+                raise ControllerError(f"{name}: cells {block.first} to {block.end - 1} of {switch} are taken")
+        self._held[number] = Reservation(number, dict(blocks), frozenset())
+
     def avoid(self, numbers: Iterable[int]) -> None:
         """Reserve numbers that jobs of others have or had: their workers may still send."""
         self._strange.update(numbers)
@@ -76,6 +99,11 @@ class Registry:
         """Note that a job's cells in a switch are empty."""
         held = self._known(number)
         self._held[number] = replace(held, dirty=held.dirty - {switch})
+
+    def soiled(self, number: int, switch: str) -> None:
+        """Note that a job's cells in a switch are to be cleared once more."""
+        held = self._known(number)
+        self._held[number] = replace(held, dirty=held.dirty | {switch})
 
     def released(self, number: int, switch: str) -> None:
         """Note that a switch holds nothing of a job that has ended."""

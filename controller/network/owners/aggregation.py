@@ -38,6 +38,14 @@ class JobListener(Protocol):
         """Note that a switch is gone, or that its contents are unknown."""
         ...
 
+    def forgotten(self, switches: Iterable[str]) -> None:
+        """Note that cells of these switches are to be cleared again."""
+        ...
+
+    def contradicted(self, number: int, reason: str) -> None:
+        """Note that a switch holds a newer state of a job than we know."""
+        ...
+
 
 class AggregationOwner(Owner):
     """Owns jobs, their multicast groups, routes to switches, and the rules that keep telemetry out of sums."""
@@ -74,8 +82,19 @@ class AggregationOwner(Owner):
         self._empty.add(switch)
 
     def found(self, switch: str, actual: Entities) -> None:
-        """Reserve the numbers of jobs that are not ours."""
+        """Reserve the numbers of jobs that are not ours, and give up those of ours that are outdated.
+
+        The leaves of a root that has restarted are cleared again.
+        """
+        if self.listener is not None:
+            for number, reason in tuple(self.tables.jobs.contradictions(switch, actual)):
+                self.listener.contradicted(number, reason)
         self.tables.jobs.met(actual)
+        leaves = self.tables.jobs.forgotten(switch, actual)
+        if leaves:
+            LOGGER.info("switch %s has lost its sums: clearing those of its leaves %s", switch, " ".join(leaves))
+        if leaves and self.listener is not None:
+            self.listener.forgotten(leaves)
 
     def next_batches(self, switch: str, known: ObservedState) -> list[Batch]:
         """Return the updates that clear cells for new jobs; after that, the differences from the desired state."""
@@ -106,6 +125,9 @@ class AggregationOwner(Owner):
         """End the jobs that a switch has no room for; without their other needs a switch cannot be used."""
         problem = refusal.problem
         if refusal.code == UNIMPLEMENTED and refusal.updates[0].key.kind is Kind.REGISTER:
+            if self._is_clearing_again(refusal):
+                self.acknowledged(refusal.switch, refusal.updates)
+                return Verdict.DONE
             if refusal.switch in self._empty and not self.tables.jobs.has_repeated_numbers:
                 self.acknowledged(refusal.switch, refusal.updates)
                 return Verdict.DONE
@@ -115,6 +137,12 @@ class AggregationOwner(Owner):
             return Verdict.INSISTS
         LOGGER.warning("%s", problem)
         return Verdict.SPARED
+
+    def _is_clearing_again(self, refusal: Refusal) -> bool:
+        cell, jobs = refusal.updates[-1].key.number, self.tables.jobs
+        blocks = jobs.to_clear(refusal.switch).items()
+        number = next((number for number, block in blocks if block.first <= cell < block.end), 0)
+        return jobs.is_clearing_again(number, refusal.switch)
 
     def lost(self, switch: str) -> None:
         """Start clearing again: a switch may have restarted."""

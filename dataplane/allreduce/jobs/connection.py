@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import queue
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, cast
 
 import grpc
 
 from dataplane.allreduce.jobs.codec import encode
-from dataplane.allreduce.jobs.messages import ATTEND, Heartbeat, Hello, Upward
+from dataplane.allreduce.jobs.messages import ATTEND, Heartbeat, Upward
 from dataplane.clock import NS_PER_S
 from dataplane.errors import AllReduceError
 from dataplane.rpc.access.settings import TlsSettings
@@ -31,7 +31,8 @@ _LONGEST_RETRY_S: Final = 2.0
 class ServiceConnection:
     """Sends a worker's messages, and heartbeats between them; one thread runs it, any may send.
 
-    Each connection begins with what `greet` returns, and `take` gets what the service sends. `idle` is called whenever
+    Of several addresses, separated by commas, the one that answers is used: controllers of a pair have one each. Each
+    connection begins with what `greet` returns, and `take` gets what the service sends. `idle` is called whenever
     there has been nothing to send for a while; `is_over` waits up to some seconds, and returns whether all is over.
     """
 
@@ -41,7 +42,7 @@ class ServiceConnection:
         job: str,
         tls: TlsSettings | None,
         *,
-        greet: Callable[[], Hello],
+        greet: Callable[[], Sequence[Upward]],
         take: Callable[[bytes], None],
         idle: Callable[[], None],
         is_over: Callable[[float], bool],
@@ -50,7 +51,10 @@ class ServiceConnection:
         self._greet, self._take, self._idle, self._is_over = greet, take, idle, is_over
         self._outbox: queue.SimpleQueue[Upward] = queue.SimpleQueue()
         self._call: Any = None
-        self._channel = open_channel(address, tls, client_options(int(_LONGEST_RETRY_S * NS_PER_S)))
+        options = client_options(int(_LONGEST_RETRY_S * NS_PER_S))
+        self._addresses = address.split(",")
+        self._channels = [open_channel(each, tls, options) for each in self._addresses]
+        self._troubles = dict[str, str]()
         self._is_stopped = False
         self.heartbeat_s = _FIRST_HEARTBEAT_S
         self.problem = "it has not been asked yet"
@@ -59,11 +63,16 @@ class ServiceConnection:
     def run(self) -> None:
         """Talk until all is over; raise AllReduceError if the service refuses for good."""
         backoff = Backoff(int(_RETRY_S * NS_PER_S), int(_LONGEST_RETRY_S * NS_PER_S), random.Random())
+        turn = 0
         while not self._is_over(0):
-            if self._run_connection():
+            was_heard = self._run_connection(turn)
+            if was_heard:
                 backoff.reset()
+            else:
+                turn = (turn + 1) % len(self._addresses)
             self._idle()
-            self._is_over(backoff.next_s())
+            if was_heard or turn == 0:
+                self._is_over(backoff.next_s())
 
     def send(self, message: Upward) -> None:
         """Send a message over the present connection; if that ends before, the message is lost."""
@@ -78,33 +87,37 @@ class ServiceConnection:
         call = self._call
         if call is not None:
             call.cancel()
-        self._channel.close()
+        for channel in self._channels:
+            channel.close()
 
-    def _run_connection(self) -> bool:
+    def _run_connection(self, turn: int) -> bool:
         """Talk over one connection until it ends; return whether the service sent anything."""
+        address = self._addresses[turn]
         outbox = self._outbox = queue.SimpleQueue()
-        self._call = self._channel.stream_stream(ATTEND, None, None)(self._outgoing(outbox))
+        self._call = self._channels[turn].stream_stream(ATTEND, None, None)(self._outgoing(outbox))
         was_heard = False
         try:
             for message in self._call:
+                if not was_heard and self._troubles.pop(address, None) is not None:
+                    LOGGER.info("job %s: the job service at %s answers again", self._job, address)
                 was_heard, self.problem = True, ""
                 self._take(message)
-            self._note("it ended the connection")
+            self._note(address, "it ended the connection")
         except grpc.RpcError as error:
             call = cast(grpc.Call, error)
-            self._note(reason_of(call))
+            self._note(address, reason_of(call))
             if call.code() in PERMANENT:
-                raise AllReduceError(f"job service at {self._address}: {reason_of(call)}") from error
+                raise AllReduceError(f"job service at {address}: {reason_of(call)}") from error
         return was_heard
 
-    def _note(self, trouble: str) -> None:
-        if trouble != self.problem and not self._is_over(0):
-            LOGGER.warning("job %s: the job service at %s: %s", self._job, self._address, trouble)
-        self.problem = trouble
+    def _note(self, address: str, trouble: str) -> None:
+        if trouble != self._troubles.get(address) and not self._is_over(0):
+            LOGGER.warning("job %s: the job service at %s: %s", self._job, address, trouble)
+        self._troubles[address] = self.problem = trouble
 
     def _outgoing(self, outbox: queue.SimpleQueue[Upward]) -> Iterator[bytes]:
         """Yield pending messages, and heartbeats often enough to stay alive."""
-        yield encode(self._greet())
+        yield from map(encode, self._greet())
         while self._outbox is outbox and not self._is_stopped:
             try:
                 message: Upward = outbox.get(timeout=self.heartbeat_s)

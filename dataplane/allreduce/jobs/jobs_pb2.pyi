@@ -159,7 +159,7 @@ class Barrier(_message.Message):
     def __init__(self, number: _Optional[int] = ..., count: _Optional[int] = ..., limit_ns: _Optional[int] = ...) -> None: ...
 
 class View(_message.Message):
-    __slots__ = ("number", "aggregator", "root", "epoch", "members", "barrier", "newcomers", "leaving", "nonce", "contributors", "main_server")
+    __slots__ = ("number", "aggregator", "root", "epoch", "members", "barrier", "newcomers", "leaving", "nonce", "contributors", "main_server", "newcomers_at")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     AGGREGATOR_FIELD_NUMBER: _ClassVar[int]
     ROOT_FIELD_NUMBER: _ClassVar[int]
@@ -171,6 +171,7 @@ class View(_message.Message):
     NONCE_FIELD_NUMBER: _ClassVar[int]
     CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
     MAIN_SERVER_FIELD_NUMBER: _ClassVar[int]
+    NEWCOMERS_AT_FIELD_NUMBER: _ClassVar[int]
     number: int
     aggregator: str
     root: str
@@ -182,7 +183,8 @@ class View(_message.Message):
     nonce: int
     contributors: int
     main_server: str
-    def __init__(self, number: _Optional[int] = ..., aggregator: _Optional[str] = ..., root: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., barrier: _Optional[_Union[Barrier, _Mapping]] = ..., newcomers: _Optional[_Iterable[str]] = ..., leaving: _Optional[int] = ..., nonce: _Optional[int] = ..., contributors: _Optional[int] = ..., main_server: _Optional[str] = ...) -> None: ...
+    newcomers_at: int
+    def __init__(self, number: _Optional[int] = ..., aggregator: _Optional[str] = ..., root: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., barrier: _Optional[_Union[Barrier, _Mapping]] = ..., newcomers: _Optional[_Iterable[str]] = ..., leaving: _Optional[int] = ..., nonce: _Optional[int] = ..., contributors: _Optional[int] = ..., main_server: _Optional[str] = ..., newcomers_at: _Optional[int] = ...) -> None: ...
 
 class Refused(_message.Message):
     __slots__ = ("reason",)

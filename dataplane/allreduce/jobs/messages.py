@@ -143,6 +143,8 @@ class View:
     nonce: int = field(default=0, repr=False)
     contributors: int = 0
     main_server: str | None = None
+    newcomers_at: int | None = None
+    """Barrier at which the newcomers joined: a worker that was not held by it knows them already."""
 
 
 @dataclass(frozen=True, slots=True)

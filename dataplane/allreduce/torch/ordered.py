@@ -1,4 +1,4 @@
-"""All-reduces of tensors in order: by the switch as long as it works, then by gloo's ring.
+"""All-reduces of tensors in order: by the switch as long as it works, then by gloo's ring, until all can return.
 
 One thread runs them, each by the switch until there is a result, before the next one starts. A worker with the result
 of n knows that every worker has started n, so has the results up to n - 1. Each keeps its last result: when the workers
@@ -24,8 +24,10 @@ from dataplane.allreduce.errors import RemovedError, SaturatedError
 from dataplane.allreduce.submission_queue import SubmissionQueue
 from dataplane.allreduce.torch.agreement import Agreement, listed
 from dataplane.allreduce.torch.flight_recorder import Call, FlightRecorder
+from dataplane.allreduce.torch.job_membership import JobMember
 from dataplane.allreduce.torch.reducer import Reducer
 from dataplane.allreduce.torch.results import BEYOND, SpareTensors, as_array, carried, carrier, is_beyond
+from dataplane.allreduce.torch.returning import LEAD, Returning
 from dataplane.allreduce.torch.ring import Ring, Started
 from dataplane.allreduce.torch.staging import back, on_host
 from dataplane.allreduce.turns import POLL_S, Poll
@@ -34,8 +36,6 @@ from dataplane.errors import AllReduceError
 
 logger = logging.getLogger("millrace.allreduce")
 
-_BY_RING: Final = 4
-"""Maximum number of concurrent all-reduces of gloo's ring."""
 _ABANDON_S: Final = 2.0
 """Maximum wait for the thread when abandoning."""
 _REPORT_S: Final = 5.0
@@ -70,7 +70,8 @@ class _Transfer:
 class OrderedAllReduces:
     """Runs all-reduces and transfers in the order of their submission; only its thread uses the reducer.
 
-    `on_mean` gets each tensor that a mean was asked for, and the mean; `on_leave` is called once the switch is left.
+    `on_mean` gets each tensor that a mean was asked for, and the mean; `on_leave` is called once the switch is left,
+    `on_return` with the membership when it is used again.
     """
 
     def __init__(
@@ -84,11 +85,17 @@ class OrderedAllReduces:
         clock: Clock,
         on_mean: Callable[[torch.Tensor, torch.Tensor], None],
         on_leave: Callable[[], None],
+        on_return: Callable[[JobMember], None],
+        returning: Returning | None = None,
     ) -> None:
-        """Start; `reason` is why there is no reducer, `deadline_s` bounds each wait for a result."""
+        """Start; `reason` is why there is no reducer, `deadline_s` bounds each wait for a result.
+
+        Without `returning` the workers stay on the ring.
+        """
         self._reducer, self._agreement, self._flight_recorder = reducer, agreement, flight_recorder
         self._reason, self._deadline_s, self._clock = reason, deadline_s, clock
-        self._on_mean, self._on_leave = on_mean, on_leave
+        self._on_mean, self._on_leave, self._on_return = on_mean, on_leave, on_return
+        self._returning = returning
         self._ring: Ring | None = None
         self.is_leaving = False
         """True while the workers agree to leave the switch."""
@@ -135,16 +142,27 @@ class OrderedAllReduces:
         """Finish what was started."""
         self._queue.close(AllReduceError("the state is closed"))
         self._thread.join()
+        self._stop_returning()
 
     def abandon(self) -> None:
         """End without finishing: all-reduces without a result fail."""
         self._fail(AllReduceError("the state was closed before there was a result"))
         self._thread.join(_ABANDON_S)
+        self._stop_returning()
+
+    def _stop_returning(self) -> None:
+        if self._returning is not None:
+            self._returning.stop()
 
     def _run(self) -> None:
         try:
-            self._add_up_by_switch()
-            self._add_up_by_ring()
+            while True:
+                self._add_up_by_switch()
+                if self._ring is None:
+                    return
+                self._add_up_by_ring()
+                if self._ring is not None:
+                    return
         except AllReduceError as error:
             self._fail(error)
         except Exception as error:  # whatever it is: no caller may wait for a thread that has ended
@@ -246,14 +264,36 @@ class OrderedAllReduces:
     def _add_up_by_ring(self) -> None:
         started: deque[Started] = deque()
         while self._ring is not None and (submission := self._queue.first()) is not None:
+            if not started and self._is_return_due(submission.number):
+                self._return(submission.number)
+                return
             if isinstance(submission, _Transfer):
                 raise AllReduceError(f"all-reduce {submission.number}: gloo's ring cannot reach the main server")
-            ahead = itertools.takewhile(lambda each: isinstance(each, _Submission), self._queue.ahead(_BY_RING))
+            ahead = itertools.takewhile(lambda each: isinstance(each, _Submission), self._queue.ahead(LEAD))
             for each in list(ahead)[len(started) :]:
                 assert isinstance(each, _Submission)
+                if started and self._is_return_due(each.number):
+                    break
                 self._flight_recorder.started(each.number)
                 started.append(self._ring.start(each.values, mean=each.mean))
             self._finish(submission, started.popleft().result(submission.number, self._deadline_s))
+
+    def _is_return_due(self, number: int) -> bool:
+        """Return whether the switch adds up from this all-reduce on."""
+        first = None if self._returning is None else self._returning.at(number)
+        return first is not None and number >= first
+
+    def _return(self, number: int) -> None:
+        """Continue by the switch: every worker has all results before this all-reduce, or will have by the ring."""
+        assert self._returning is not None
+        member, self._agreement = self._returning.take()
+        self._ring, self._last = None, None
+        self._on_return(member)
+        try:
+            self._reducer = member.membership.engine
+        except AllReduceError as error:
+            self._reducer, self._reason = None, str(error)
+        logger.warning("from all-reduce %d on the switch is used again, in job %s", number, member.membership.job)
 
     def _finish(self, submission: _Submission, result: torch.Tensor) -> None:
         if self._ring is None:
@@ -296,6 +336,8 @@ class OrderedAllReduces:
         if most != least:
             self._catch_up(ring, decision.source, most - 1)
         self._ring, self.is_leaving = ring, False
+        if self._returning is not None:
+            self._returning.begin(decision.ranks)
 
     def _catch_up(self, ring: Ring, source: int, number: int) -> None:
         """Pass the last result to workers that lack it, or receive it."""

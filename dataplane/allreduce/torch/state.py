@@ -23,6 +23,7 @@ from dataplane.allreduce.torch.flight_recorder import Call, FlightRecorder, Grou
 from dataplane.allreduce.torch.job_membership import JobMember
 from dataplane.allreduce.torch.ordered import OrderedAllReduces
 from dataplane.allreduce.torch.reducer import Reducer
+from dataplane.allreduce.torch.returning import Rejoin, Returning
 from dataplane.allreduce.torch.staging import DEVICES, LAYOUTS, future_of
 from dataplane.allreduce.torch.training_end import TrainingEnd
 from dataplane.allreduce.torch.transferred import joined, split
@@ -56,17 +57,23 @@ class MillraceState:
         member: JobMember | None = None,
         convergence: Convergence | None = None,
         clock: Clock | None = None,
+        rejoin: Rejoin | None = None,
     ) -> None:
         """Start; `reason` is why there is no reducer, and `member` the worker's membership in a managed job.
 
         `deadline_s` bounds each wait for a result, and `agreement_s` the one for the workers that will continue by the
-        ring. `convergence`: what ends the training, the same at all workers.
+        ring. `convergence`: what ends the training, the same at all workers. `rejoin`: how workers on the ring join a
+        job again; without it they stay there.
         """
         self._end = TrainingEnd(convergence)
         self._reducer, self._reason, self._member = reducer, reason, member
         clock = clock or MonotonicClock()
         group = process_group if process_group is not None or not dist.is_initialized() else dist.group.WORLD
-        self._agreement = None if group is None else _agreement(group, member, agreement_s, clock)
+        self._agreement = returning = None
+        if group is not None:
+            made = _Agreements(group, agreement_s, clock)
+            self._agreement = made.first(member)
+            returning = None if rejoin is None else made.returning(rejoin)
         self.flight_recorder = _flight_recorder(group, deadline_s)
         self._all_reduces = OrderedAllReduces(
             reducer,
@@ -77,6 +84,8 @@ class MillraceState:
             clock=clock,
             on_mean=self._end.add,
             on_leave=self._leave_job,
+            on_return=self._return_to_job,
+            returning=returning,
         )
         _open_states.add(self)
 
@@ -100,6 +109,7 @@ class MillraceState:
         transport: TransportName = "auto",
         server: tuple[str, int] | str | None = None,
         convergence: Convergence | None = None,
+        return_s: float | None = 10.0,
     ) -> Self:
         """Meet the workers of a job at the service's `address`; a refused worker uses the ring, and logs why.
 
@@ -107,33 +117,39 @@ class MillraceState:
         up to `join_s`; a worker may be slow, as with a checkpoint, for `patience_s` before the switch is given up: the
         service notices dead workers and switches much sooner. `transport` is "auto" for queues that this node's manager
         grants, else UDP sockets, or "udp", "rings" or "xdp". `server` is the host of the job's main server, which is
-        awaited, or its host and UDP port. `convergence` ends the training: see `has_converged`. See Membership.join for
-        the rest. Raises AllReduceError if the job is refused and there is no process group for a ring either.
+        awaited, or its host and UDP port. `convergence` ends the training: see `has_converged`. Workers on the ring try
+        to return to the switches after `return_s`, then after ever longer waits; None, or `boundaries`: they stay. See
+        Membership.join for the rest. Raises AllReduceError if the job is refused and there is no process group for a
+        ring either.
         """
+        join = partial(
+            Membership.join,
+            address,
+            job=job,
+            host=host,
+            deadline_s=join_s,
+            window=window,
+            capacity=capacity,
+            boundaries=boundaries,
+            local_address=local_address,
+            patience_s=patience_s,
+            make=JobEngine,
+            transport=transport,
+            server=server,
+            convergence=convergence,
+        )
+        # Where steps are bounded by `boundary`, a return between two all-reduces would be in the middle of one.
+        stays = return_s is None or boundaries
         make = partial(
             cls,
             process_group=process_group,
             deadline_s=deadline_s,
             agreement_s=agreement_s,
             convergence=convergence,
+            rejoin=None if stays else Rejoin(lambda count: join(workers=count), host, return_s or 0.0),
         )
         try:
-            membership = Membership.join(
-                address,
-                job=job,
-                host=host,
-                workers=workers,
-                deadline_s=join_s,
-                window=window,
-                capacity=capacity,
-                boundaries=boundaries,
-                local_address=local_address,
-                patience_s=patience_s,
-                make=JobEngine,
-                transport=transport,
-                server=server,
-                convergence=convergence,
-            )
+            membership = join(workers=workers)
         except AllReduceError as error:
             if process_group is None and not dist.is_initialized():
                 raise
@@ -268,6 +284,9 @@ class MillraceState:
         if self._member is not None:
             self._member.membership.close()
 
+    def _return_to_job(self, member: JobMember) -> None:
+        self._member, self._reducer = member, None
+
     def _release(self) -> None:
         _open_states.discard(self)
         if self._member is not None:
@@ -276,14 +295,28 @@ class MillraceState:
             self._reducer.close()
 
 
-def _agreement(group: dist.ProcessGroup, member: JobMember | None, deadline_s: float, clock: Clock) -> Agreement:
-    store, rank, ranks = group.get_group_store(), dist.get_rank(), tuple(dist.get_process_group_ranks(group))
-    name = f"millrace/{_states_of[group.group_name]}"
-    _states_of[group.group_name] += 1
-    voters: Callable[[], Voters] = partial(Voters, ranks, len(ranks))
-    if member is not None:
-        voters = member.roster(store, name, rank, ranks).voters
-    return Agreement(store, name, rank, voters, deadline_s=deadline_s, clock=clock)
+class _Agreements:
+    """Agreements of one state's workers, through their group's store."""
+
+    def __init__(self, group: dist.ProcessGroup, deadline_s: float, clock: Clock) -> None:
+        self._store, self._deadline_s, self._clock = group.get_group_store(), deadline_s, clock
+        self._rank, self._ranks = dist.get_rank(), tuple(dist.get_process_group_ranks(group))
+        self._name = f"millrace/{_states_of[group.group_name]}"
+        _states_of[group.group_name] += 1
+
+    def first(self, member: JobMember | None) -> Agreement:
+        """Return the agreement to leave the job that the state begins with."""
+        return self._agreement(self._name, member)
+
+    def returning(self, rejoin: Rejoin) -> Returning:
+        """Return what takes the workers back to a job."""
+        return Returning(rejoin, self._agreement, self._store, f"{self._name}/return", self._rank)
+
+    def _agreement(self, name: str, member: JobMember | None) -> Agreement:
+        voters: Callable[[], Voters] = partial(Voters, self._ranks, len(self._ranks))
+        if member is not None:
+            voters = member.roster(self._store, name, self._rank, self._ranks).voters
+        return Agreement(self._store, name, self._rank, voters, deadline_s=self._deadline_s, clock=self._clock)
 
 
 def _flight_recorder(group: dist.ProcessGroup | None, timeout_s: float) -> FlightRecorder:

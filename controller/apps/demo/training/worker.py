@@ -4,8 +4,8 @@ Runs in any namespace. Lines of JSON on stdin go to all workers, whose answers a
 {"train": name of the job, "service": its address; left out, gloo adds up, "steps", "dies": rank, which kills itself in
 the middle of a backward pass, "dies_at": in which step, "tells": whether rank 0 says that it has come to a step,
 "tells_at": which (both by default in the middle), "joins": whether to go on until a worker has joined, and so many
-steps more}; {"fork": rank} starts a worker anew, alone in its process group. {"rank", "ended": status} is the end of a
-worker.
+steps more, "return_s": when to try to return from the ring; left out, never}; {"fork": rank} starts a worker anew,
+alone in its process group. {"rank", "ended": status} is the end of a worker.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class Worker:
             boundaries=bool(order.get("joins")),
             join_s=WAIT_S,
             deadline_s=WAIT_S,
+            return_s=order.get("return_s"),
         )
 
     def _answer(self, order: Order, training: Training, **more: object) -> None:

@@ -6,7 +6,8 @@ with which they continue. Newcomers begin there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping
+import itertools
+from collections.abc import Iterable, MutableMapping
 
 from controller.network.aggregation.service.job_state import (
     Barrier,
@@ -28,11 +29,16 @@ Seats = MutableMapping[str, tuple[JobState, WorkerState]]
 class Barriers:
     """Carries jobs through their barriers; each step follows from the job's state.
 
-    A barrier's number is the next of `serials`; one that lasts longer than `hold_ns` is for its caller to abandon.
+    One that lasts longer than `hold_ns` is for its caller to abandon.
     """
 
-    def __init__(self, outbox: Outbox, seats: Seats, serials: Iterator[int], hold_ns: int) -> None:
-        self._outbox, self._seats, self._serials, self._hold_ns = outbox, seats, serials, hold_ns
+    def __init__(self, outbox: Outbox, seats: Seats, hold_ns: int) -> None:
+        self._outbox, self._seats, self._hold_ns = outbox, seats, hold_ns
+        self._serials = itertools.count(1)
+
+    def begin_numbers(self, after: int) -> None:
+        """Give barriers the numbers after this one."""
+        self._serials = itertools.count(after + 1)
 
     def begin(self, job: JobState, now_ns: int) -> bool:
         """Have all members hold, if a worker is to join or the job is to move; return whether they are to."""
@@ -117,7 +123,8 @@ class Barriers:
     def _release(self, job: JobState, now_ns: int) -> None:
         barrier = job.barrier
         assert barrier is not None
-        job.phase, job.barrier, job.newcomers = Phase.RUNNING, None, tuple(barrier.joined)
+        job.phase, job.barrier = Phase.RUNNING, None
+        job.newcomers, job.newcomers_at = tuple(barrier.joined), barrier.number
         for host in barrier.joined:
             if host in job.members:
                 job.members[host].newcomers = job.newcomers

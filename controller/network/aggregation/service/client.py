@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from types import TracebackType
+from typing import Final, Self
+
+import grpc
+import grpc.aio
+import msgspec
 
 from controller.common.errors import JobError
 from controller.network.aggregation.service.messages import JOB, JobRow
@@ -13,13 +18,15 @@ from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.client import Peer, ServiceClient
 
 TIMEOUT_S: Final = 5.0
+_NEXT: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+"""Codes after which the other controller of a pair is asked."""
 
 
 class JobClientSettings(Strict, frozen=True):
     """Address of the job service."""
 
     address: str = ADDRESS
-    """Its gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT."""
+    """Its gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT; of a pair both, separated by a comma."""
     tls: TlsSettings | None = None
     """Certificates for HOST:PORT; null: those that the environment names."""
     first_wait_ns: int = 100_000_000
@@ -32,6 +39,40 @@ class JobClient(ServiceClient):
 
     def __init__(self, settings: JobClientSettings) -> None:
         super().__init__(Peer(SERVICE, "job service", JobError), settings, timeout_s=TIMEOUT_S)
+        addresses = [address.strip() for address in settings.address.split(",")]
+        self._pair: list[JobClient] = []
+        if len(addresses) > 1:
+            self._pair = [JobClient(msgspec.structs.replace(settings, address=address)) for address in addresses]
+
+    async def __aenter__(self) -> Self:
+        if not self._pair:
+            return await super().__aenter__()
+        for client in self._pair:
+            await client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await super().__aexit__(kind, error, traceback)
+        for client in self._pair:
+            await client.__aexit__(kind, error, traceback)
+
+    async def _call(self, method: str, request: bytes) -> bytes:
+        """Return the answer; of a pair that of the active one."""
+        if not self._pair:
+            return await super()._call(method, request)
+        problems = list[JobError]()
+        for client in tuple(self._pair):
+            try:
+                return await client._call(method, request)  # noqa: SLF001 - its own
+            except JobError as error:
+                cause = error.__cause__
+                if not isinstance(cause, grpc.aio.AioRpcError) or cause.code() not in _NEXT:
+                    raise
+                problems.append(error)
+                self._pair.append(self._pair.pop(0))  # ask the other one first from now on
+        raise problems[0]
 
     async def jobs(self) -> tuple[JobRow, ...]:
         """Return the current jobs, then those that have ended, the newest first."""

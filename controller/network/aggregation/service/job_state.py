@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from controller.network.intents import Worker
 from dataplane.allreduce.jobs.messages import Downward, Ended, Hello
+from dataplane.clock import NS_PER_S
 
 _MOST_REMOVED: Final = 256
 
@@ -110,6 +111,8 @@ class WorkerState:
     """Time at which a worker that has not been admitted is refused."""
     disconnected_ns: int | None = None
     """Time since when its connection has been gone."""
+    away_until_ns: int | None = None
+    """Time until which it may return after a restart of the controller; None if it has, or is of this one."""
     count: int | None = None
     """Number of items that it reports as begun, at the present barrier; afterwards, as finished."""
     next_item: int | None = None
@@ -127,6 +130,22 @@ class WorkerState:
     def worker(self) -> Worker:
         """Destination of its results."""
         return Worker(self.hello.host, self.hello.udp_port)
+
+    def silence_at(self, now_ns: int) -> str:
+        """Return why it counts as dead."""
+        silent_s = (now_ns - self.heard_ns) / NS_PER_S
+        if self.away_until_ns is not None:
+            return f"it has not returned within {silent_s:.1f} s of the controller's restart"
+        gone = ", and its connection is closed" if self.disconnected_ns is not None else ""
+        return f"it has been silent for {silent_s:.1f} s{gone}"
+
+    def excuse(self, waited_ns: int, now_ns: int) -> None:
+        """Extend its lease by a time in which it could not be heard."""
+        self.heard_ns = min(self.heard_ns + waited_ns, now_ns)
+        if self.disconnected_ns is not None:
+            self.disconnected_ns = min(self.disconnected_ns + waited_ns, now_ns)
+        if self.away_until_ns is not None:
+            self.away_until_ns += waited_ns
 
 
 @dataclass(slots=True)
@@ -167,6 +186,8 @@ class JobState:
     barrier: Barrier | None = None
     newcomers: tuple[str, ...] = ()
     """Workers that joined at the last barrier."""
+    newcomers_at: int | None = None
+    """Number of that barrier."""
     move_reason: str | None = None
     """Reason to move it to other switches."""
     reason: str = ""

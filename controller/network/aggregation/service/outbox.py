@@ -88,4 +88,15 @@ def _view_of(job: JobState, host: str, now_ns: int, change_ns: int) -> View:
     leaving = max(job.leaving.values(), key=cmp_to_key(age), default=None)
     count = len(installed.aggregators)
     server = None if job.main_server is None else job.main_server.hello.host
-    return View(*where, installed.epoch, members, shown, job.newcomers, leaving, installed.nonce, count, server)
+    return View(
+        *where,
+        installed.epoch,
+        members,
+        shown,
+        job.newcomers,
+        leaving,
+        installed.nonce,
+        count,
+        server,
+        job.newcomers_at,
+    )

@@ -5,13 +5,17 @@ token identifies it. Each job has at most one change of the switches in progress
 job's state after each event, so that nothing depends on the order of events.
 
 A worker that joins a running job waits until all members hold at a barrier (barriers.py).
+
+Jobs of an earlier controller are adopted: their workers are away, and prove by their tokens who they are when they
+return. Until then nobody takes a seat of theirs.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from typing import Final
 
 from controller.network.aggregation.service.admission import problem_of
 from controller.network.aggregation.service.barriers import Barriers
@@ -36,6 +40,7 @@ from controller.network.aggregation.service.main_servers import (
     with_server,
 )
 from controller.network.aggregation.service.outbox import Outbox
+from controller.network.aggregation.service.seats import JobSeats, ended, restored
 from controller.network.aggregation.service.settings import JobSettings
 from dataplane.allreduce.jobs.messages import (
     Arrived,
@@ -47,9 +52,11 @@ from dataplane.allreduce.jobs.messages import (
     Hello,
     Leave,
     Refused,
+    Waiting,
 )
-from dataplane.clock import NS_PER_S
 from dataplane.wire.aggregation import age
+
+_GENERATION_BITS: Final = 32
 
 
 class Rendezvous:
@@ -60,9 +67,11 @@ class Rendezvous:
         self._settings, self._hosts = settings, frozenset(hosts)
         self._jobs: dict[int, JobState] = {}
         self._workers: dict[str, tuple[JobState, WorkerState]] = {}
+        self._latecomers: dict[str, tuple[Hello, int]] = {}
+        """Workers that wait for the seat of one that may return, and until when, by token."""
         self._serials = itertools.count(1)
         self._outbox = Outbox(settings.lease_ns, change_ns)
-        self._barriers = Barriers(self._outbox, self._workers, self._serials, settings.hold_ns)
+        self._barriers = Barriers(self._outbox, self._workers, settings.hold_ns)
         self.ended: deque[JobState] = deque(maxlen=settings.kept)
         """Jobs that have ended, the newest last."""
 
@@ -71,6 +80,25 @@ class Rendezvous:
         """Return jobs that have not ended, the oldest first."""
         return tuple(job for job in self._jobs.values() if job.phase is not Phase.ENDED)
 
+    def adopt(
+        self,
+        generation: int,
+        jobs: Iterable[tuple[JobSeats, InstalledJob]],
+        lost: Iterable[tuple[JobSeats, str]],
+        now_ns: int,
+    ) -> list[Action]:
+        """Take over the jobs of earlier controllers, of which there were so many; `lost` cannot be continued."""
+        # Barriers of another controller have other numbers: a worker may still be held by one of them.
+        self._barriers.begin_numbers(generation << _GENERATION_BITS)
+        until_ns = now_ns + self._settings.effective_return_ns
+        for seats, installed in jobs:
+            job = restored(next(self._serials), seats, installed, now_ns, until_ns)
+            self._jobs[job.key] = job
+            for worker in with_server(job):
+                self._workers[worker.hello.token] = job, worker
+        self.ended.extend(ended(next(self._serials), seats, reason, now_ns) for seats, reason in lost)
+        return self._reconcile(now_ns)
+
     def connect(self, hello: Hello, now_ns: int) -> list[Action]:
         """Seat a worker that arrived, or returned over another connection."""
         seat = self._workers.get(hello.token)
@@ -78,19 +106,53 @@ class Rendezvous:
             self._reconnected(*seat, hello, now_ns)
         elif hello.number is not None:
             self._outbox.tell(hello.token, self._farewell_of(hello, hello.number))
+        elif (job := self._job_with_absent(hello)) is not None:
+            self._latecomers[hello.token] = hello, now_ns + hello.deadline_ns
+            self._outbox.tell(hello.token, Waiting(tuple(sorted(job.members)), job.hello.workers))
         else:
-            problem = problem_of(hello, self._hosts, self._named(hello.job), self._settings, len(self.jobs))
-            if problem is None:
-                self._seat_worker(hello, now_ns)
-            else:
-                self._outbox.tell(hello.token, Refused(f"job {hello.job}: {problem}"))
+            self._arrive(hello, now_ns)
         return self._reconcile(now_ns)
+
+    def _arrive(self, hello: Hello, now_ns: int) -> None:
+        problem = problem_of(hello, self._hosts, self._named(hello.job), self._settings, len(self.jobs))
+        if problem is None:
+            self._seat_worker(hello, now_ns)
+        else:
+            self._outbox.tell(hello.token, Refused(f"job {hello.job}: {problem}"))
+
+    def _job_with_absent(self, hello: Hello) -> JobState | None:
+        """Return the job in which a worker's seat is kept for another one of its host, which may return."""
+        job = self._named(hello.job)
+        if job is None:
+            return None
+        holder = job.main_server if hello.is_main_server else job.members.get(hello.host)
+        return None if holder is None or holder.away_until_ns is None else job
+
+    def _seat_latecomers(self, now_ns: int) -> bool:
+        """Seat or refuse those whose wait is over; return whether there were any."""
+        over = [
+            hello
+            for hello, until_ns in self._latecomers.values()
+            if until_ns <= now_ns or self._job_with_absent(hello) is None
+        ]
+        for hello in over:
+            del self._latecomers[hello.token]
+            if self._job_with_absent(hello) is None:
+                self._arrive(hello, now_ns)
+            else:
+                reason = f"{hello.host} has a worker in it that may return: the controller has just restarted"
+                self._outbox.tell(hello.token, Refused(f"job {hello.job}: {reason}"))
+        return bool(over)
 
     def receive(
         self, token: str, message: Heartbeat | Arrived | Finished | Leave | Completed, now_ns: int
     ) -> list[Action]:
         """Take a worker's message."""
         seat = self._workers.get(token)
+        if token in self._latecomers:
+            if isinstance(message, Leave):
+                del self._latecomers[token]
+            return []
         if seat is None:
             self._outbox.tell(token, Ended("this worker has been removed from its job", removed=True))
             return self._reconcile(now_ns)
@@ -119,6 +181,7 @@ class Rendezvous:
         seat = self._workers.get(token)
         if seat is not None:
             seat[1].disconnected_ns = now_ns
+        self._latecomers.pop(token, None)
         return self._reconcile(now_ns)
 
     def change_done(
@@ -178,9 +241,14 @@ class Rendezvous:
         """Note that nothing has happened for a while."""
         return self._reconcile(now_ns)
 
+    def excuse(self, waited_ns: int, now_ns: int) -> None:
+        """Extend all leases by a time in which nobody could be heard."""
+        for _, worker in self._workers.values() if waited_ns else ():
+            worker.excuse(waited_ns, now_ns)
+
     def due_ns(self) -> int | None:
         """Return when `tick` is due, if nothing happens before."""
-        times: list[int] = []
+        times = [until_ns for _, until_ns in self._latecomers.values()]
         for job in self.jobs:
             times += [self._lease_end_ns(worker) for worker in (*job.remaining.values(), *job.joiners.values())]
             waiting = job.members if job.phase is Phase.GATHERING else job.joiners
@@ -203,7 +271,7 @@ class Rendezvous:
         for job in reversed(self.ended):
             if job.name == hello.job:
                 return Ended(f"job {job.name} has ended: {job.reason}")
-        return Ended(f"job {hello.job} has ended: the controller has restarted and does not know number {number}")
+        return Ended(f"job {hello.job} has ended: the controller does not know its number {number}")
 
     def _seat_worker(self, hello: Hello, now_ns: int) -> None:
         job = self._named(hello.job)
@@ -251,7 +319,7 @@ class Rendezvous:
 
     def _reconnected(self, job: JobState, worker: WorkerState, hello: Hello, now_ns: int) -> None:
         """Send a worker the current state over its new connection."""
-        worker.heard_ns, worker.disconnected_ns = now_ns, None
+        worker.heard_ns, worker.disconnected_ns, worker.away_until_ns = now_ns, None, None
         is_seated = worker is job.main_server or job.members.get(hello.host) is worker
         if not is_seated or job.installed is None:
             self._outbox.tell_waiting(job, worker)
@@ -310,14 +378,21 @@ class Rendezvous:
 
     def _reconcile(self, now_ns: int) -> list[Action]:
         """Take all actions that time and the state of each job call for; return them."""
+        self._advance_all(now_ns)
+        while self._seat_latecomers(now_ns):
+            self._advance_all(now_ns)
+        return self._outbox.take()
+
+    def _advance_all(self, now_ns: int) -> None:
         for job in self.jobs:
             self._expire(job, now_ns)
             while job.phase is not Phase.ENDED and job.pending_change is None and self._advance(job, now_ns):
                 pass
-        return self._outbox.take()
 
     def _lease_end_ns(self, worker: WorkerState) -> int:
         """Return when a worker counts as dead if it stays silent."""
+        if worker.away_until_ns is not None:
+            return worker.away_until_ns
         lease_ns = worker.heard_ns + self._settings.lease_ns
         return (
             lease_ns
@@ -329,12 +404,9 @@ class Rendezvous:
         """Remove silent workers, refuse those that have waited long enough, and abandon barriers that last too long."""
         for host, worker in (*job.remaining.items(), *job.joiners.items()):
             if self._lease_end_ns(worker) <= now_ns:
-                silent_s = (now_ns - worker.heard_ns) / NS_PER_S
-                gone = ", and its connection is closed" if worker.disconnected_ns is not None else ""
-                self._expel(job, host, f"it has been silent for {silent_s:.1f} s{gone}")
+                self._expel(job, host, worker.silence_at(now_ns))
         if job.main_server is not None and self._lease_end_ns(job.main_server) <= now_ns:
-            silent_s = (now_ns - job.main_server.heard_ns) / NS_PER_S
-            self._unseat_server(job, f"it has been silent for {silent_s:.1f} s", now_ns)
+            self._unseat_server(job, job.main_server.silence_at(now_ns), now_ns)
         self._release_leavers(job)
         if job.phase is Phase.GATHERING:
             late = min((worker.admit_until_ns for worker in with_server(job)), default=now_ns + 1)

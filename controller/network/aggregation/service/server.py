@@ -3,6 +3,16 @@
 Service millrace.jobs.v1.Jobs, as dataplane/allreduce/jobs/jobs.proto describes it. Decisions are in `rendezvous`; this
 module has streams, the clock and the reconciler of the switches' jobs. Over TLS a worker is on the host that its
 certificate or token names.
+
+With a storage it first adopts the jobs of the controller before. Two records are kept, what switches are to hold and
+who has a seat; `adopt` mends what a controller that was killed between the two has left:
+
+created in the switches, not yet seated     removed from the switches; its workers arrive again
+seat withdrawn, not yet out of the switches  removed from the switches, too
+joined in the switches, not yet told        removed from the switches; the newcomer joins again
+moved, not yet told                         the old place is kept, the new one removed
+moved and told, old place not yet ended     the old place is removed
+seats of a job that the switches have ended  it has ended, for its workers, too
 """
 
 from __future__ import annotations
@@ -10,41 +20,41 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Sequence
 from ipaddress import IPv4Address
 from typing import Final, Protocol
 
 import grpc
 
 from collectors.values import JobNote
-from controller.common.errors import ControllerError, JobError
+from controller.common.errors import ControllerError, JobError, LostLeaseError
 from controller.network.aggregation.cells import cells_for
 from controller.network.aggregation.job_reconciler import Listener
-from controller.network.aggregation.jobs import RunningJob
+from controller.network.aggregation.jobs import Records, RunningJob
+from controller.network.aggregation.records import PlaceRecords
 from controller.network.aggregation.service.job_state import (
     Action,
     Change,
     Create,
     End,
     InstalledJob,
-    JobState,
     Join,
     Move,
     Notify,
-    Phase,
     Remove,
-    WorkerState,
 )
-from controller.network.aggregation.service.messages import JOB, JobRow, MemberRow, check_end, check_removal
+from controller.network.aggregation.service.messages import JOB, JobRow, check_end, check_removal
 from controller.network.aggregation.service.rendezvous import Rendezvous
+from controller.network.aggregation.service.rows import Place, row_of
+from controller.network.aggregation.service.seats import JobSeats, SeatRecords
 from controller.network.aggregation.service.settings import JobSettings
+from controller.network.aggregation.storage import JobStorage
 from controller.network.intents import Worker
 from controller.network.tables.aggregation import parent_of, switches_of
 from dataplane.allreduce.jobs import jobs_pb2 as pb
 from dataplane.allreduce.jobs.codec import DOWNWARD, upward_of
 from dataplane.allreduce.jobs.messages import Ended, Hello, Refused
-from dataplane.clock import Clock
+from dataplane.clock import NS_PER_S, Clock
 from dataplane.errors import AccessError
 from dataplane.rpc.access.caller import CALLER
 from dataplane.rpc.access.permissions import Permission, check_host
@@ -55,47 +65,6 @@ from dataplane.rpc.server import RpcServer
 from dataplane.rpc.service import Service
 from dataplane.topology.addressing import switch_ipv4
 from dataplane.topology.values import LinkKey, Topology
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A job in the network: its switches, the root first, the links to it, and the switch of each worker."""
-
-    switches: tuple[str, ...] = ()
-    links: tuple[LinkKey, ...] = ()
-    parents: Mapping[str, str] = field(default_factory=dict)
-
-
-def row_of(job: JobState, now_ns: int, place_of: Callable[[int], _Place]) -> JobRow:
-    """Return a job's row; `place_of` returns the place of a job's number."""
-    installed, is_over = job.installed, job.phase is Phase.ENDED
-    place = _Place() if installed is None or is_over else place_of(installed.number)
-    working = "waiting" if installed is None else "working"
-    seats = [(worker, working) for worker in job.remaining.values()]
-    seats += [(job.members[host], "leaving") for host in job.leaving]
-    seats += [(worker, "joining") for worker in job.joiners.values()]
-    seats += [] if job.main_server is None else [(job.main_server, "serving")]
-    members = [_member(worker, state, now_ns, place.parents.get(worker.hello.host)) for worker, state in seats]
-    return JobRow(
-        job.name,
-        None if installed is None else installed.number,
-        job.phase.value,
-        job.size if installed is not None else job.hello.workers,
-        () if is_over else tuple(sorted(members, key=lambda member: member.host)),
-        None if installed is None else installed.epoch,
-        job.window,
-        job.capacity,
-        place.switches,
-        job.reason,
-        now_ns - job.ended_ns if is_over else None,
-        place.links,
-    )
-
-
-def _member(worker: WorkerState, state: str, now_ns: int, switch: str | None) -> MemberRow:
-    is_lost = worker.disconnected_ns is not None
-    return MemberRow(worker.hello.host, "disconnected" if is_lost else state, now_ns - worker.heard_ns, switch)
-
 
 LOGGER = logging.getLogger("millrace.jobs")
 
@@ -123,6 +92,14 @@ class Reconciler(Protocol):
 
     def listen(self, listener: Listener) -> None:
         """Notify of jobs that fail or should move."""
+        ...
+
+    def adopt(self, job: RunningJob) -> None:
+        """Continue a job of an earlier controller; raise ControllerError if it does not fit."""
+        ...
+
+    def keep(self, records: Records, newest: int | None) -> None:
+        """Record each change from now on, and give out numbers after `newest` unless None."""
         ...
 
     def aggregator(self, number: int, host: str) -> IPv4Address:
@@ -168,10 +145,16 @@ class JobService:
         *,
         change_ns: int,
         tls: TlsSettings | None = None,
+        storage: JobStorage | None = None,
     ) -> None:
-        """Serve jobs of a reconciler whose changes take at most `change_ns`."""
+        """Serve jobs of a reconciler whose changes take at most `change_ns`.
+
+        With a `storage` refuse all calls until its jobs are adopted.
+        """
         settings.check()
-        self._topology, self._reconciler, self._clock = topology, reconciler, clock
+        self._seats = None if storage is None else SeatRecords(storage)
+        self._adopted = asyncio.Event()
+        self._settings, self._topology, self._reconciler, self._clock = settings, topology, reconciler, clock
         self._rendezvous = Rendezvous(settings, [host.name for host in topology.hosts], change_ns)
         self._outboxes: dict[str, _Outbox] = {}
         self._changes: set[asyncio.Task[None]] = set()
@@ -189,11 +172,60 @@ class JobService:
         )
         self.address = self._server.address
         reconciler.listen(self)
+        if storage is None:
+            self._adopted.set()
+        else:
+            # A slow disk costs no worker its lease: heartbeats wait in the connection meanwhile.
+            storage.on_wait = lambda waited_ns: self._rendezvous.excuse(waited_ns, self._clock.now_ns())
+
+    def adopt(self) -> None:
+        """Take over the jobs in the storage, before any switch is connected; raise ControllerError for an invalid one.
+
+        A job that does not fit the topology any more has ended, for its workers, too.
+        """
+        assert self._seats is not None, "there is a storage"
+        storage, entries = self._seats.storage, self._seats.storage.load()
+        records = PlaceRecords(storage)
+        places, seats = records.read(entries), self._seats.read(entries)
+        adopted, lost = list[tuple[JobSeats, InstalledJob]](), list[tuple[JobSeats, str]]()
+        for number, job in sorted(seats.jobs.items()):
+            try:
+                adopted.append((job, self._adopted_job(number, places.jobs.get(number))))
+            except ControllerError as error:
+                lost.append((job, str(error)))
+                LOGGER.warning("job %s has ended: %s", job.hello.job, error)
+        kept = {job.number for job, _ in adopted}
+        storage.save({key: None for number in places.jobs.keys() - kept for key in records.keys(number)})
+        self._reconciler.keep(records, places.newest)
+        generation = seats.generation + 1
+        actions = self._rendezvous.adopt(generation, adopted, lost, self._clock.now_ns())
+        self._seats.begin(generation, self._rendezvous.jobs, seats.jobs.keys() - kept)
+        for job, installed in adopted:
+            LOGGER.info(
+                "job %s, number %d, epoch %d: adopted; its workers have %g s to return: %s",
+                job.hello.job,
+                installed.number,
+                installed.epoch,
+                self._settings.effective_return_ns / NS_PER_S,
+                " ".join(sorted(installed.aggregators)),
+            )
+        self._adopted.set()
+        self._do(actions)
+
+    def _adopted_job(self, number: int, job: RunningJob | None) -> InstalledJob:
+        if job is None:
+            raise ControllerError(f"aggregation job {number}: the controller stopped while it was ending")
+        self._reconciler.adopt(job)
+        return self._installed_job(job)
 
     async def run(self) -> None:
         """Serve until cancelled; jobs stay in the switches."""
         await self._server.start()
         try:
+            if not self._adopted.is_set():
+                await self._server.report_serving(ready=False)
+                await self._adopted.wait()
+                await self._server.report_serving(ready=True)
             while True:
                 await self._wait()
                 self._do(self._rendezvous.tick(self._clock.now_ns()))
@@ -229,6 +261,8 @@ class JobService:
         self._woken.clear()
 
     def _do(self, actions: list[Action]) -> None:
+        if not actions or not self._is_kept():
+            return
         for action in actions:
             if isinstance(action, Notify):
                 self._notify(action)
@@ -243,6 +277,16 @@ class JobService:
         )
         for reason in dict.fromkeys(texts):
             LOGGER.info("%s", reason)
+
+    def _is_kept(self) -> bool:
+        """Record what workers are about to be told; return False if another controller is active, which then tells."""
+        if self._seats is not None:
+            try:
+                self._seats.keep(self._rendezvous.jobs)
+            except LostLeaseError as error:
+                LOGGER.warning("%s", error)
+                return False
+        return True
 
     def _notify(self, notify: Notify) -> None:
         outbox = self._outboxes.get(notify.token)
@@ -267,6 +311,15 @@ class JobService:
             taken_back = None if job is None else self._installed_job(job)
         self._do(self._rendezvous.change_done(change, result, self._clock.now_ns(), taken_back=taken_back))
         self._woken.set()
+        if isinstance(change, Move) and isinstance(result, InstalledJob) and result.number != change.number:
+            await self._end_moved(change.number)
+
+    async def _end_moved(self, number: int) -> None:
+        """End a job under the number that it had before it moved: its workers know the new one."""
+        try:
+            await self._reconciler.end(number)
+        except ControllerError as error:
+            LOGGER.warning("%s", error)
 
     async def _carry_out(self, change: Change) -> InstalledJob | str:
         reconciler = self._reconciler
@@ -316,13 +369,13 @@ class JobService:
     def _running(self, number: int) -> RunningJob | None:
         return next((job for job in self._reconciler.running if job.number == number), None)
 
-    def _place(self, number: int) -> _Place:
+    def _place(self, number: int) -> Place:
         job = self._running(number)
         if job is None:
-            return _Place()
+            return Place()
         tree = job.placed.tree
         parents = {host: parent_of(tree, host) for host in job.members.workers}
-        return _Place(switches_of(tree), self._reconciler.links(number), parents)
+        return Place(switches_of(tree), self._reconciler.links(number), parents)
 
     def _service(self) -> Service:
         return Service(
@@ -338,6 +391,7 @@ class JobService:
 
     async def _attend(self, requests: AsyncIterator[pb.WorkerMessage]) -> AsyncIterator[pb.ServiceMessage]:
         """Serve one worker over one connection; of two connections of a worker the newer one is its own."""
+        self._check_active()
         first = await anext(requests, None)
         hello = None if first is None else upward_of(first)
         if not isinstance(hello, Hello):
@@ -388,16 +442,23 @@ class JobService:
         jobs = (*self._rendezvous.jobs, *reversed(self._rendezvous.ended))
         return [row_of(job, now_ns, self._place) for job in jobs]
 
+    def _check_active(self) -> None:
+        if not self._adopted.is_set():
+            raise CallError(grpc.StatusCode.UNAVAILABLE, "this controller stands by")
+
     async def _serve_list(self, _: pb.ListJobsRequest) -> pb.JobList:
+        self._check_active()
         return pb.JobList(jobs=[JOB.message(row) for row in self.rows()])
 
     async def _serve_end(self, request: pb.EndJobRequest) -> pb.EndJobResponse:
+        self._check_active()
         check_end(request)
         actions = self._rendezvous.end(request.job, request.reason, self._clock.now_ns())
         self._take(actions, f"there is no job {request.job!r}")
         return pb.EndJobResponse()
 
     async def _serve_remove(self, request: pb.RemoveWorkerRequest) -> pb.RemoveWorkerResponse:
+        self._check_active()
         check_removal(request)
         actions = self._rendezvous.remove(request.job, request.host, request.reason, self._clock.now_ns())
         self._take(actions, f"there is no worker {request.host!r} in job {request.job!r}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -18,6 +18,9 @@ PositiveNs = Annotated[int, msgspec.Meta(ge=1)]
 Workers = Annotated[int, msgspec.Meta(ge=1, le=MOST_WORKERS)]
 
 
+_RETURN_NS: Final = 10_000_000_000
+
+
 class JobSettings(Settings, frozen=True):
     """Settings of the job service: the rendezvous of workers, and how long they may be silent."""
 
@@ -27,6 +30,12 @@ class JobSettings(Settings, frozen=True):
     """A worker that is silent for this long is removed; workers renew their lease four times in it."""
     reconnect_ns: PositiveNs = 1_000_000_000
     """A worker whose connection has ended is removed when it has not returned for this long."""
+    return_ns: PositiveNs | None = None
+    """A worker that has not returned this long after a restart of the controller is removed; default: the lease and
+    10 s."""
+    database: str | None = None
+    """SQLite file that keeps jobs across restarts of the controller; ":memory:" keeps none. Default: beside the UNIX
+    socket, or jobs-PORT.db in $STATE_DIRECTORY or the user's own folder. A pair keeps them with its lease."""
     hold_ns: PositiveNs = 30_000_000_000
     """The longest time that a barrier holds workers so that another can join."""
     window: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 256
@@ -43,6 +52,11 @@ class JobSettings(Settings, frozen=True):
     """Limits for all workers and users together; each worker has its own connection and stream."""
     kept: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 100
     """Number of ended jobs remembered, with the reason."""
+
+    @property
+    def effective_return_ns(self) -> int:
+        """Time in which workers must return after a restart of the controller."""
+        return self.lease_ns + _RETURN_NS if self.return_ns is None else self.return_ns
 
     def check(self) -> None:
         """Raise ControllerError for a window that no job can have."""

@@ -81,6 +81,29 @@ def test_members_leave_and_join_when_all_switches_know() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("can_clear", [True, False])
+def test_leaves_of_a_root_that_restarts_are_cleared(can_clear: bool) -> None:
+    """They hold results that the root cannot reproduce; bmv2, which clears nothing, keeps its jobs nevertheless."""
+
+    async def scene(run: Running) -> None:
+        job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))
+        for switch in run.lab.switches.values():
+            switch.cleared.clear()
+            switch.can_clear = can_clear
+        run.lab.stop("spine1")
+        run.lab.switches["spine1"].has_program = False
+        await run.until(lambda: "spine1" not in run.daemon.coordinator.live)
+        run.lab.down.clear()
+        await run.right()
+        block = job.placed.blocks["leaf1"]
+        for leaf in ("leaf1", "leaf2"):
+            assert run.lab.switches[leaf].cleared == [*range(block.first, block.end)] * can_clear
+        assert run.jobs.running == (job,)
+        assert run.about(job.number).keys() == ALL
+
+    play(scene)
+
+
 def test_a_switch_that_restarts_has_its_jobs_again() -> None:
     async def scene(run: Running) -> None:
         job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=4))
@@ -195,13 +218,13 @@ def test_a_job_is_asked_to_move_and_moves_under_a_new_number() -> None:
         topology = run.lab.topology
         job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=6))
         await run.of(run.jobs.leave(job.number, "h2"))
-        assert (await run.of(run.jobs.move(job.number))).number == job.number
+        assert (await run.of(run.moved(job.number))).number == job.number
         busy = nominal(topology, **{job.placed.tree.root: 0.9})
         for _ in range(3):
             assert run.lab.proposals == []
             run.jobs.observe(busy)
         assert [number for number, _ in run.lab.proposals] == [job.number]
-        new = await run.of(run.jobs.move(job.number))
+        new = await run.of(run.moved(job.number))
         assert new.placed.tree.root not in {job.placed.tree.root, "leaf1"}
         assert new.members.workers == {"h1", "h4", "h5"}
         assert new.placed.job.capacity == 6
@@ -248,7 +271,7 @@ def test_jobs_follow_network_events_of_the_daemon(caplog: pytest.LogCaptureFixtu
             assert run.jobs.tables.dead == {link}
             await run.until(lambda: "network state feed ended: the collector speaks version 9" in caplog.text)
             await run.right()
-            assert (await run.of(run.jobs.move(job.number))).placed.tree.root == "spine2"
+            assert (await run.of(run.moved(job.number))).placed.tree.root == "spine2"
 
     asyncio.run(scene())
 
@@ -258,7 +281,7 @@ def test_moved_job_runs_while_a_switch_keeps_the_old_one() -> None:
         topology, left = run.lab.topology, run.lab.switches
         job = await run.of(run.jobs.create(workers(1, 2, 4, 5), window=4, capacity=6))
         run.jobs.observe(nominal(topology, **{job.placed.tree.root: 0.9}))
-        moving = asyncio.ensure_future(run.jobs.move(job.number))
+        moving = asyncio.ensure_future(run.moved(job.number))
         await run.until(lambda: len(run.jobs.running) == 2 and run.about(2).keys() == {"leaf1", "leaf2", "spine2"})
         left[job.placed.tree.root].is_stuck = True
         new = await run.of(moving)

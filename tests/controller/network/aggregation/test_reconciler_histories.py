@@ -60,7 +60,7 @@ class History:
         self.call(self.run.jobs.end(self.number()))
 
     def move(self) -> None:
-        self.call(self.run.jobs.move(self.number()))
+        self.call(self.run.moved(self.number()))
 
     def stop(self) -> None:
         self.run.lab.stop(self.chance.choice(SWITCHES))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from collectors.values import Snapshot
-from controller.common.errors import SessionError
+from controller.common.errors import ControllerError, SessionError
 from controller.network.aggregation.job_reconciler import JobReconciler
+from controller.network.aggregation.jobs import RunningJob
 from controller.network.aggregation.settings import AggregationSettings
 from controller.network.daemon import Daemon
 from controller.network.daemon_settings import RetrySettings
@@ -179,6 +180,14 @@ class Running:
         await self.until(task.done)
         return task.result()
 
+    async def moved(self, number: int) -> RunningJob:
+        """Move a job and end the previous one, as the job service does."""
+        job = await self.jobs.move(number)
+        if job.number != number:
+            with suppress(ControllerError):
+                await self.jobs.end(number)
+        return job
+
     def about(self, number: int) -> dict[str, set[str]]:
         """Return the tables of each switch that have entries of a job."""
         by_switch = {
@@ -194,9 +203,13 @@ async def _no_routes() -> AsyncIterator[RouteSet]:
 
 @asynccontextmanager
 async def running(
-    lab: Lab, more: Sequence[Owner] = (), states: AsyncIterator[Snapshot] | None = None
+    lab: Lab,
+    more: Sequence[Owner] = (),
+    states: AsyncIterator[Snapshot] | None = None,
+    *,
+    before: Callable[[Daemon], None] | None = None,
 ) -> AsyncIterator[Running]:
-    """Run a daemon over a lab with all switches reconciled."""
+    """Run a daemon over a lab with all switches reconciled; `before` gets it before any is connected."""
     daemon = Daemon(
         Features(lab.topology, aggregation=lab.settings, more=more),
         lab.connect,
@@ -209,6 +222,8 @@ async def running(
     )
     assert daemon.jobs is not None
     daemon.jobs.listen(lab)
+    if before is not None:
+        before(daemon)
     task = asyncio.create_task(daemon.run())
     run = Running(lab, daemon, daemon.jobs)
     try:

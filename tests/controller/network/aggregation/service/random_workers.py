@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +20,9 @@ from controller.network.aggregation.service.job_state import (
     Remove,
 )
 from controller.network.aggregation.service.rendezvous import Rendezvous
+from controller.network.aggregation.service.seats import JobSeats, SeatRecords
 from controller.network.aggregation.service.settings import JobSettings
+from controller.network.aggregation.storage import JobStorage
 from dataplane.allreduce.jobs.messages import Arrived, Completed, Downward, Finished, Heartbeat, Hello, Leave
 from dataplane.allreduce.membership_state import (
     Begin,
@@ -41,6 +44,24 @@ DEADLINE_S = 60
 CHANGE_S = 5
 """Seconds until a requested change of the switches completes or fails."""
 HOSTS = ("h1", "h2", "h3", "h4", "h5")
+
+
+class DictStorage(JobStorage):
+    """Entries in memory; `after` is called after each change."""
+
+    name = "jobs.db"
+
+    def __init__(self, entries: Mapping[str, bytes] | None = None) -> None:
+        self.entries = dict(entries or {})
+        self.after: Callable[[], None] = lambda: None
+
+    def load(self) -> dict[str, bytes]:
+        return dict(self.entries)
+
+    def save(self, changes: Mapping[str, bytes | None]) -> None:
+        merged = {**self.entries, **changes}
+        self.entries = {key: value for key, value in merged.items() if value is not None}
+        self.after()
 
 
 @dataclass(slots=True)
@@ -100,6 +121,8 @@ class Player:
     overdue_ns: int | None = None
     number: int = 0
     """The job number under which it sends."""
+    is_away: bool = False
+    """Its connection ended with the controller."""
     last_heartbeat_ns: int = 0
 
     @property
@@ -115,12 +138,15 @@ class Crowd:
         self.chance = random.Random(seed)
         self.now_ns = 0
         self.machine = Rendezvous(SETTINGS, HOSTS, CHANGE_S * S)
+        self.storage = DictStorage()
         self.players: list[Player] = []
         self.switches: dict[int, Switches] = {}
         self.pending: dict[Change, int] = {}
         self.numbers = 0
         self.workers = workers
         self.troubles = troubles
+        self.seats = SeatRecords(self.storage)
+        self.generation = 0
         self.entries: dict[str, int] = {}
         """Progress of the job when a worker was admitted, by token."""
 
@@ -181,7 +207,7 @@ class Crowd:
                 self.carry_out(self.machine.receive(player.hello.token, Completed(item), self.now_ns))
         wanted = player.promised
         if wanted is not None and player.finished >= wanted.count and player.is_connected:
-            player.promised = None
+            player.promised, player.following.finished = None, wanted.barrier
             message = Finished(wanted.barrier, wanted.count, player.finished * ITEMS)
             self.carry_out(self.machine.receive(player.hello.token, message, self.now_ns))
 
@@ -196,7 +222,7 @@ class Crowd:
         self.carry_out(self.machine.disconnect(player.hello.token, self.now_ns))
 
     def reconnect(self, player: Player) -> None:
-        player.is_connected = True
+        player.is_connected, player.is_away = True, False
         player.last_heartbeat_ns = self.now_ns
         admitted = player.following.admitted
         hello = replace(player.hello, number=None if admitted is None else admitted.number)
@@ -205,6 +231,7 @@ class Crowd:
     # Consequences
 
     def carry_out(self, actions: list[Action]) -> None:
+        self.seats.keep(self.machine.jobs)
         for action in actions:
             if not isinstance(action, Notify):
                 self.pending[action] = self.now_ns
@@ -257,6 +284,33 @@ class Crowd:
                 self.switches[change.number].change_epoch()
             taken_back = self._installed_job(change.number)
         self.carry_out(self.machine.change_done(change, result, self.now_ns, taken_back=taken_back))
+        if isinstance(change, Move) and isinstance(result, InstalledJob):
+            self.switches[change.number].is_running = False
+
+    def restart(self) -> None:
+        """Kill the controller, of whose changes some are made, and let the next one take over."""
+        for change in self.pending:
+            if self.chance.random() < 0.5:
+                self._made(change)
+        self.pending.clear()
+        for player in self.players:
+            if player.is_connected:
+                player.is_connected, player.is_away = False, True
+                player.inbox.clear()
+        self.generation += 1
+        self.machine, self.seats = Rendezvous(SETTINGS, HOSTS, CHANGE_S * S), SeatRecords(self.storage)
+        adopted, lost = list[tuple[JobSeats, InstalledJob]](), list[tuple[JobSeats, str]]()
+        for number, seats in self.seats.read(self.storage.load()).jobs.items():
+            if self.switches[number].is_running:
+                adopted.append((seats, self._installed_job(number)))
+            else:
+                lost.append((seats, "it was ending"))
+        numbers = {seats.number for seats, _ in adopted}
+        for number, job in self.switches.items():
+            job.is_running = job.is_running and number in numbers
+        actions = self.machine.adopt(self.generation, adopted, lost, self.now_ns)
+        self.seats.begin(self.generation, self.machine.jobs, [seats.number for seats, _ in lost])
+        self.carry_out(actions)
 
     def _made(self, change: Change) -> InstalledJob | str:
         if isinstance(change, Create):
@@ -280,7 +334,6 @@ class Crowd:
             case Move():
                 self.numbers += 1
                 self.switches[self.numbers] = replace(job, members=set(job.members), begun=dict(job.begun))
-                job.is_running = False
                 return self._installed_job(self.numbers)
             case End():
                 job.is_running = False
@@ -306,7 +359,13 @@ class Crowd:
 
     def step(self) -> None:
         draw = self.chance.random()
-        if self.pending and draw < 0.25:
+        away = [player for player in self.players if player.is_away and not (player.is_dead or player.over)]
+        if away and draw < 0.5:
+            player = self.chance.choice(away)
+            if not player.has_left:
+                self.reconnect(player)
+            player.is_away = False
+        elif self.pending and draw < 0.25:
             works = not self.troubles or self.chance.random() < 0.9
             self.keep(self.chance.choice(list(self.pending)), works=works)
         elif draw < 0.75 and self._someone_acts():
@@ -334,9 +393,11 @@ class Crowd:
     def _trouble(self) -> None:
         alive = [player for player in self.players if not (player.is_dead or player.over or player.has_left)]
         kind = self.chance.choice(
-            ("die", "pause", "wake", "disconnect", "connect", "come", "come", "leave", "move", "end")
+            ("die", "pause", "wake", "disconnect", "connect", "come", "come", "leave", "move", "end", "restart")
         )
-        if kind == "come":
+        if kind == "restart":
+            self.restart()
+        elif kind == "come":
             self.come(self.chance.choice(HOSTS))
         elif kind == "move" and self.switches:
             self.carry_out(self.machine.should_move(self.chance.choice(list(self.switches)), "busy", self.now_ns))

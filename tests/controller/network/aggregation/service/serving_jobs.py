@@ -16,9 +16,12 @@ from msgspec import structs
 
 from controller.common.errors import ControllerError
 from controller.network.aggregation.job_reconciler import Listener
-from controller.network.aggregation.jobs import Jobs, RunningJob
+from controller.network.aggregation.jobs import Jobs, Records, RunningJob
+from controller.network.aggregation.service.client import JobClient, JobClientSettings
+from controller.network.aggregation.service.messages import JobRow
 from controller.network.aggregation.service.server import JobService
 from controller.network.aggregation.service.settings import JobSettings
+from controller.network.aggregation.storage import FileStorage, JobStorage
 from controller.network.base_paths import next_hops
 from controller.network.intents import Worker
 from dataplane.allreduce.client import AllReducer
@@ -29,6 +32,7 @@ from dataplane.allreduce.membership import Membership
 from dataplane.allreduce.reference.aggregator import Job
 from dataplane.clock import MonotonicClock
 from dataplane.closing import Closing
+from dataplane.database import IN_MEMORY
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.running import run_until
 from dataplane.topology.families import leaf_spine
@@ -66,6 +70,15 @@ class PlainReconciler:
     def listen(self, listener: Listener) -> None:
         self.listeners.append(listener)
 
+    def adopt(self, job: RunningJob) -> None:
+        self._jobs.adopt(job)
+        self._written(job)
+
+    def keep(self, records: Records, newest: int | None) -> None:
+        self._jobs.records = records
+        if newest is not None:
+            self._jobs.given_out(newest)
+
     def aggregator(self, number: int, host: str) -> IPv4Address:
         return IPv4Address("127.0.0.1")
 
@@ -90,9 +103,7 @@ class PlainReconciler:
     async def move(self, number: int) -> RunningJob:
         job = self._jobs.job(number)
         asked = job.placed.job
-        moved = await self.create(asked.workers, window=WINDOW, capacity=asked.capacity, server=asked.server)
-        await self.end(number)
-        return moved
+        return await self.create(asked.workers, window=WINDOW, capacity=asked.capacity, server=asked.server)
 
     async def end(self, number: int) -> None:
         self._jobs.end(number)
@@ -116,10 +127,19 @@ class RunningService:
     """A running service, and workers in threads."""
 
     def __init__(
-        self, address: str, server: Server, places: int, settings: JobSettings, tls: TlsSettings | None
+        self,
+        address: str,
+        server: Server,
+        places: int,
+        settings: JobSettings,
+        tls: TlsSettings | None,
+        storage: Callable[[], JobStorage] | None = None,
     ) -> None:
+        """With a `storage` stand by until `adopt`."""
+        self._storage = storage
         self.address, self._tls = address, tls
         self.server, self._settings = server, structs.replace(settings, listen=self.address)
+        self._places = places
         self.reconciler = PlainReconciler(server, places)
         self._pool = ThreadPoolExecutor(8)
         self._ready, self._stop = threading.Event(), asyncio.Event()
@@ -135,12 +155,47 @@ class RunningService:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        service = JobService(
-            self._settings, TOPOLOGY, self.reconciler, MonotonicClock(), change_ns=1000 * MS, tls=self._tls
-        )
-        self.address = service.address
-        self._ready.set()
-        await run_until(service.run(), self._stop)
+        # A new process knows what the storage says, and nothing else.
+        self.reconciler = PlainReconciler(self.server, self._places)
+        storage = FileStorage(self._settings.database or IN_MEMORY) if self._storage is None else self._storage()
+        try:
+            self.service = service = JobService(
+                self._settings,
+                TOPOLOGY,
+                self.reconciler,
+                MonotonicClock(),
+                change_ns=1000 * MS,
+                tls=self._tls,
+                storage=storage,
+            )
+            if self._storage is None:
+                service.adopt()
+            self.address = service.address
+            self._ready.set()
+            await run_until(service.run(), self._stop)
+        finally:
+            storage.close()
+
+    def adopt(self) -> None:
+        """Become the active one."""
+        assert self._loop is not None
+        done = Future[None]()
+
+        def adopt() -> None:
+            self.service.adopt()
+            done.set_result(None)
+
+        self._loop.call_soon_threadsafe(adopt)
+        done.result(BOUND_S)
+
+    def jobs(self, address: str = "") -> list[JobRow]:
+        """Return the jobs as people see them."""
+
+        async def listed() -> list[JobRow]:
+            async with JobClient(JobClientSettings(address=address or self.address)) as client:
+                return list(await client.jobs())
+
+        return asyncio.run(listed())
 
     def stop(self) -> None:
         if self._thread is not None and self._loop is not None:
@@ -204,10 +259,11 @@ def run_service(
     settings: JobSettings = SETTINGS,
     make_server: Callable[[int, int], Server] = Server,
     tls: TlsSettings | None = None,
+    storage: Callable[[], JobStorage] | None = None,
 ) -> Iterator[RunningService]:
     """Run the service until the block ends."""
     with make_server(1, WINDOW) as server:
-        service = RunningService(address or f"unix:{folder}/jobs", server, places, settings, tls)
+        service = RunningService(address or f"unix:{folder}/jobs", server, places, settings, tls, storage)
         service.start()
         try:
             yield service

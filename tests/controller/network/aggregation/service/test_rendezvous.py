@@ -392,7 +392,7 @@ def test_worker_of_an_earlier_controller_is_refused() -> None:
     crowd.reconnect(first)
     crowd.settle()
     assert first.over is not None
-    assert first.over.reason == "job job has ended: the controller has restarted and does not know number 1"
+    assert first.over.reason == "job job has ended: the controller does not know its number 1"
 
 
 @pytest.mark.parametrize(

@@ -243,9 +243,7 @@ def test_workers_are_notified_of_a_restarted_service(folder: Path) -> None:
         assert sums(members) == [2.0] * 2
         here.start()
         waiting = members[0].reducer.all_reduce(np.ones(5, np.float32))
-        with pytest.raises(
-            AllReduceError, match="job job has ended: the controller has restarted and does not know number 1"
-        ):
+        with pytest.raises(AllReduceError, match="job job has ended: the controller does not know its number 1"):
             waiting.result(BOUND_S)
 
 

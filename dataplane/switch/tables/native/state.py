@@ -92,12 +92,19 @@ class NativeState:
 
     def fill(self, machine: Machine) -> None:
         """Point a machine to everything of the state; its other fields are the caller's."""
+        self.fill_tables(machine)
         for name, addresses in (
-            ("tables", self._table_addresses),
             ("counters", self._counter_addresses),
             ("registers", self._register_addresses),
             ("register_locks", self._register_locks),
             ("meters", self._meter_addresses),
+        ):
+            setattr(machine, name, address_of(addresses))
+
+    def fill_tables(self, machine: Machine) -> None:
+        """Point a machine to what a controller writes, and not to what packets change."""
+        for name, addresses in (
+            ("tables", self._table_addresses),
             ("value_sets", self._value_set_addresses),
             ("sessions", self._session_addresses),
             ("groups", self._group_addresses),

@@ -165,6 +165,10 @@ class VirtualController:
         for switch, ports in self._ports.items():
             ports.start(self._hellos[switch])
 
+    def fill(self, switch: str) -> None:
+        """Become primary at one switch and fill it at once, and leave its ports unwatched."""
+        self._driver.fill(switch)
+
     def reconnect(self, switch: str) -> None:
         """Reconcile one switch at once, whatever it holds, after a start or a restart."""
         self._driver.reconnect(switch)

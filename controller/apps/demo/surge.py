@@ -15,7 +15,7 @@ import networkx as nx
 
 from controller.network.base_paths import base_paths, next_hops
 from controller.network.intents import FlowSpec
-from controller.network.virtual import NO_HELLOS, VirtualController
+from controller.network.virtual import VirtualController
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Flow, flow_between
 from dataplane.fabric.virtual.fabric import VirtualFabric
@@ -80,7 +80,7 @@ def base_paths_taken(topology: Topology, flows: Sequence[tuple[str, Flow]]) -> d
     The program itself decides, in a fabric of its own.
     """
     fabric = VirtualFabric(topology)
-    controller = VirtualController.over(fabric, watches=(), hellos=NO_HELLOS)
+    controller = VirtualController.over(fabric, watches=(), watch_ports=False)
     filled = set[str]()
 
     def fill(switch: str) -> None:

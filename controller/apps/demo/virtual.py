@@ -111,6 +111,7 @@ class VirtualRun:
             first_on_new_path_ns=self._first_on_new_path(),
             sent={sender.flow.flow_id: host.load(sender) for host, sender in self._sending},
             exact=True,
+            sample_every=self.settings.watch.sample_every if self.fluid else 1,
             no_room=self._no_room,
         )
 

@@ -54,7 +54,12 @@ class FluidBackground:
         self._flows = [(host, replace(flow, start_ns=max(flow.start_ns, fabric.now_ns))) for host, flow in flows]
         self._numbers = {key: number for number, key in enumerate(fabric.cables)}
         links = [cable.link for cable in fabric.cables.values()]
-        self._links = FluidLinks([link.rate_bps for link in links], [link.queue_frames for link in links], STEP_NS)
+        self._links = FluidLinks(
+            [link.rate_bps for link in links],
+            [link.queue_frames for link in links],
+            STEP_NS,
+            sampled=1 / max(sample_every - 1, 1),
+        )
         self._finder = RouteFinder(fabric)
         self._routes: list[Route] = []
         self._flows_at: dict[str, set[int]] = {}
@@ -234,6 +239,7 @@ class _Shared:
             self._random = random.Random(self._seed)
         chance = links.chance(number, now_ns)
         if chance < 1 and self._random.random() >= chance:
+            links.refuse_packet(number)
             return None
         before, self._arrived_bits = self._arrived_bits, links.arrived_bits(number, now_ns)
         depth = links.depth(number, now_ns)

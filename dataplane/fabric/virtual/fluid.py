@@ -19,7 +19,7 @@ from dataplane.clock import NS_PER_S
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
-_ROUNDS: Final = 16
+_ROUNDS: Final = 24
 """Maximum passes over the links for one solution; routes without circles need one for each link of the longest."""
 _SAME: Final = 1e-9
 _PASSING_FRAMES: Final = 3
@@ -58,8 +58,13 @@ NO_FLOWS: Final = FluidFlows(np.empty((0, 1), np.int64), np.empty(0), np.empty(0
 class FluidLinks:
     """The state of all links; `advance` to a time before anything changes, then `solve`."""
 
-    def __init__(self, rate_bps: Sequence[int], queue_frames: Sequence[int], longest_step_ns: int) -> None:
-        """Begin without flows; `longest_step_ns` is the longest time that the caller lets pass between two calls."""
+    def __init__(
+        self, rate_bps: Sequence[int], queue_frames: Sequence[int], longest_step_ns: int, *, sampled: float = 0.0
+    ) -> None:
+        """Begin without flows; `longest_step_ns` is the longest time that the caller lets pass between two calls.
+
+        `sampled` is the rate of packets that belong to the flows, as a share of the flows' own.
+        """
         count = len(rate_bps)
         self.rate_bps = np.array(rate_bps, np.float64)
         self.passes = np.ones(count)
@@ -75,6 +80,7 @@ class FluidLinks:
         self._backlog_bits = np.zeros(count)
         self._since_ns = np.zeros(count, np.int64)
         self._random_bps = np.zeros(count)
+        self._sampled = sampled
         self._packet_bps = np.zeros(count)
         self._packet_bits = np.zeros(count)
         self._packets_since_ns = 0
@@ -118,7 +124,7 @@ class FluidLinks:
         factor = np.ones(count + 1)
         arriving = np.empty(flows.hops.shape)
         weights: Floats = np.zeros(count + 1)
-        for _ in range(_ROUNDS):
+        for round_ in range(_ROUNDS):
             passing = factor[flows.hops]
             arriving[:, 0] = flows.rate_bps
             np.cumprod(passing[:, :-1], axis=1, out=passing[:, :-1])
@@ -127,7 +133,8 @@ class FluidLinks:
             new = self._passing(weights[:-1])
             if np.abs(new - factor[:-1]).max(initial=0.0) < _SAME:
                 break
-            factor[:-1] = new
+            # Flows in a circle would let full links alternate with empty ones.
+            factor[:-1] = new if round_ < _ROUNDS // 2 else (new + factor[:-1]) / 2
         self.offered_bps = weights[:-1]
         self._random_bps = self._coming_together(arriving)
         frames = self._sums(arriving / flows.frame_bits[:, None])[:-1]
@@ -195,6 +202,10 @@ class FluidLinks:
         with_packets = 1 + self._packet_bps[link] / max(self.offered_bps[link], 1.0)
         return chance, frame * NS_PER_S / rate / (2 * (1 - min(chance * with_packets, _MOST_USED)))
 
+    def refuse_packet(self, link: int) -> None:
+        """Note that a packet came to a full queue."""
+        self._packet_bits[link] += self.frame_bits[link]
+
     def add_packet(self, link: int, now_ns: int, bits: int) -> None:
         """Note that a link begins to send a packet: the backlog waits for it."""
         backlog = self._backlog_at(link, now_ns)
@@ -221,7 +232,8 @@ class FluidLinks:
 
     def _passing(self, offered_bps: Floats) -> Floats:
         """Return what leaves each link, as a share of the background that arrives, on average over the next step."""
-        whole = offered_bps + self._packet_bps
+        # What was measured of packets follows only after some steps.
+        whole = offered_bps + np.maximum(self._packet_bps, self._sampled * offered_bps)
         # Part of a backlog is packets, which the next link counts itself, and so is what a single one delays.
         background = np.divide(offered_bps, whole, out=np.zeros_like(whole), where=whole > 0) * self._backlog_bits
         stored = np.maximum(background - _PASSING_FRAMES * self.frame_bits, 0.0)

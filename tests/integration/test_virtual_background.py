@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address
+
 import pytest
 
 from collectors.collector import Collector
@@ -112,6 +114,7 @@ def test_samples_find_backlog_loss_and_utilisation() -> None:
     def report(frame: bytes, _now_ns: int) -> None:
         datagram = decode_udp_frame(frame)
         if datagram is not None and datagram.dst_port == collector.report_udp_port:
+            assert isinstance(datagram.ip.src, IPv4Address)
             collector.receive(datagram.payload, address=datagram.ip.src)
 
     fabric.host("c1").on_frame(report)

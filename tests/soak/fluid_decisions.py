@@ -1,8 +1,9 @@
 """The demo with every packet sent, and as a fluid with samples: the same flows move to the same paths.
 
-A surge fills a link; both runs have the same topology, flows and seed, and every second packet carries telemetry. Both
-answers must consist of the same flows and paths, and their first moves may be `WITHIN_NS` apart. Loads and delays of
-all links, as the collector sees them before the surge, may differ by the bounds below.
+A surge fills a link; both runs have the same topology, flows and seed, and every second packet carries telemetry. Flows
+that move in both must take the same path; `ALIKE` of those that move in either must move in both, as the last and
+lightest of them depend on measured rates of a few packets a second. First moves may be `WITHIN_NS` apart, and loads and
+delays of all links, as the collector sees them before the surge, by the bounds below.
 
     .venv/bin/python -m tests.soak.fluid_decisions [--seeds N] [TOPOLOGY ...]
 """
@@ -32,6 +33,7 @@ TOPOLOGIES = ("abilene", "leaf-spine", "fat-tree-4")
 SETTINGS = replace(
     DemoSettings(), scenario=ScenarioSettings(warm_up_s=0.7, before_s=0.8, during_s=1.0, after_s=0.1, hops_per_s=4000)
 )
+ALIKE = 0.75
 WITHIN_NS = 2 * SETTINGS.decision_interval_ns
 LOAD_WITHIN = 0.05
 """Difference of the mean load of all links, as a share of their rates."""
@@ -58,7 +60,8 @@ def answers(topology: str, seed: int) -> tuple[Answer, Answer]:
 def differences(packets: Answer, fluid: Answer) -> list[str]:
     """Return what differs by more than it may, a phrase for each; empty if nothing."""
     found = []
-    if packets.moves != fluid.moves:
+    both, either = packets.moves & fluid.moves, packets.moves | fluid.moves
+    if len({move[:2] for move in either}) < len(either) or len(both) < ALIKE * len(either):
         found.append(f"moves: {sorted(packets.moves ^ fluid.moves)}")
     if packets.first_ns is None or fluid.first_ns is None:
         found.append("a run in which nothing moved")
@@ -110,7 +113,8 @@ def main() -> None:
             failed = failed or bool(found)
             first = [None if answer.first_ns is None else answer.first_ns / NS_PER_MS for answer in (packets, fluid)]
             print(
-                f"{topology}, seed {seed}: {len(packets.moves)} and {len(fluid.moves)} moves, first at {first} ms, "
+                f"{topology}, seed {seed}: {len(packets.moves)} and {len(fluid.moves)} moves, "
+                f"{len(packets.moves & fluid.moves)} alike, first at {first} ms, "
                 f"load {packets.load:.3f} and {fluid.load:.3f}, delay {packets.delay_ms:.3f} and "
                 f"{fluid.delay_ms:.3f} ms: {'; '.join(found) or 'alike'}",
                 flush=True,

@@ -241,7 +241,8 @@ class FluidLinks:
         # Packets have their part of a link that is full.
         share = np.divide(self.rate_bps, whole, out=np.ones_like(whole), where=whole > self.rate_bps)
         leaving = np.where(whole > self.rate_bps, offered_bps * share, most)
-        return np.divide(leaving, offered_bps, out=np.ones_like(leaving), where=offered_bps > 0) * self.passes
+        shares: Floats = np.divide(leaving, offered_bps, out=np.ones_like(leaving), where=offered_bps > 0)
+        return shares * self.passes
 
     def _coming_together(self, arriving: Floats) -> Floats:
         """Return the rate at each link whose frames may find others at random.

@@ -42,7 +42,7 @@ class DemoOptions:
 
     @property
     def fluid(self) -> bool:
-        """Whether flows are rates on links, of whose packets only samples are sent."""
+        """True if flows are rates on links, of whose packets only samples are sent."""
         return self.background == "fluid"
 
 

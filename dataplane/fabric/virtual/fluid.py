@@ -242,7 +242,8 @@ class FluidLinks:
         share = np.divide(self.rate_bps, whole, out=np.ones_like(whole), where=whole > self.rate_bps)
         leaving = np.where(whole > self.rate_bps, offered_bps * share, most)
         shares: Floats = np.divide(leaving, offered_bps, out=np.ones_like(leaving), where=offered_bps > 0)
-        return shares * self.passes
+        shares *= self.passes
+        return shares
 
     def _coming_together(self, arriving: Floats) -> Floats:
         """Return the rate at each link whose frames may find others at random.

@@ -89,8 +89,8 @@ class Background(Protocol):
     def join(self, now_ns: int, *, behind: bool) -> tuple[int, int] | None:
         """Return how many frames of the background a packet finds waiting now, and how long (ns) it waits for them.
 
-        If it is `behind` other packets in the queue: from the departure of the last one, for what came after that. None:
-        the queue is full and refuses it.
+        If it is `behind` other packets in the queue: from the departure of the last one, for what came after that one.
+        None: the queue is full and refuses it.
         """
         ...
 

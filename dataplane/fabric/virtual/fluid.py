@@ -241,9 +241,7 @@ class FluidLinks:
         # Packets have their part of a link that is full.
         share = np.divide(self.rate_bps, whole, out=np.ones_like(whole), where=whole > self.rate_bps)
         leaving = np.where(whole > self.rate_bps, offered_bps * share, most)
-        shares: Floats = np.divide(leaving, offered_bps, out=np.ones_like(leaving), where=offered_bps > 0)
-        shares *= self.passes
-        return shares
+        return np.divide(leaving, offered_bps, out=np.ones_like(leaving), where=offered_bps > 0) * self.passes
 
     def _coming_together(self, arriving: Floats) -> Floats:
         """Return the rate at each link whose frames may find others at random.
@@ -254,7 +252,8 @@ class FluidLinks:
         of_pair = np.bincount(self._pair_of.ravel(), arriving[:, 1:].ravel(), len(self._second)) * self._is_spaced
         spaced = np.bincount(self._second, of_pair**2, len(self.rate_bps) + 1)[:-1]
         alone = np.divide(spaced, self.offered_bps**2, out=np.zeros_like(random), where=self.offered_bps > 0)
-        return random * np.maximum(1 - alone, 0.0)
+        meeting: Floats = random * np.maximum(1 - alone, 0.0)
+        return meeting
 
     def _measure_packets(self, now_ns: int) -> None:
         """Follow the rate of the packets that come to each link, over some of the caller's steps."""

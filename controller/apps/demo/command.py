@@ -50,6 +50,10 @@ def run(options: DemoOptions) -> Outcome:
     """Run the demo and show it; raise a one-line MillraceError if it cannot run."""
     if options.time not in ("virtual", "kernel"):
         raise MillraceError(f"--time {options.time}: is neither virtual nor kernel")
+    if options.background not in ("packets", "fluid"):
+        raise MillraceError(f"--background {options.background}: is neither packets nor fluid")
+    if options.fluid and options.time == "kernel":
+        raise MillraceError("--background fluid: virtual time has it; a kernel fabric sends packets")
     if options.time == "kernel":
         from dataplane.fabric.kernel.fabric import require_root  # noqa: PLC0415 - loads netlink
 
@@ -58,10 +62,6 @@ def run(options: DemoOptions) -> Outcome:
         raise MillraceError(
             "--web: virtual time has it; `millrace fabric up --daemons` shows a kernel fabric in the page"
         )
-    if options.background not in ("packets", "fluid"):
-        raise MillraceError(f"--background {options.background}: is neither packets nor fluid")
-    if options.fluid and options.time == "kernel":
-        raise MillraceError("--background fluid: virtual time has it; a kernel fabric sends packets")
     if options.seed < 0:
         raise MillraceError(f"--seed {options.seed}: is negative")
     settings = load(options.settings, DemoSettings) if options.settings else DemoSettings()

@@ -240,6 +240,8 @@ deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SPARK
 	$(BIN)/python -m tests.soak.etcd_away
 	$(BIN)/python -m tests.soak.up
 	$(BIN)/python -m tests.soak.placement
+	$(BIN)/python -m tests.soak.fluid_decisions
+	$(BIN)/python tests/benchmarks/virtual_time.py --quick
 	$(BIN)/python -m tests.soak.chain --minutes 30
 	$(BIN)/python tests/soak/switch.py --minutes 10
 	$(BIN)/python tests/soak/outliving.py --minutes 10 --kills 50

@@ -132,10 +132,12 @@ class VirtualController:
         routed: Sequence[RoutedNetworks] = (),
         return_after_ns: int = RETURN_AFTER_NS,
         hellos: Hellos = HELLOS,
+        watch_ports: bool = True,
     ) -> VirtualController:
         """Return a controller with sessions to every switch of a fabric, all of which run our program.
 
-        With `aggregation` or `store` it is the one with aggregation and content, and `jobs` are available.
+        With `aggregation` or `store` it is the one with aggregation and content, and `jobs` are available. Without
+        `watch_ports` it knows nothing of ports and sets no hellos.
         """
         schema = load_schema(*fabric_program(FABRIC if aggregation is None and store is None else FABRIC_AGGREGATION))
         sessions = {
@@ -155,7 +157,7 @@ class VirtualController:
             store=store,
             routed=routed,
             return_after_ns=return_after_ns,
-            ports={node.name: GnmiCore(fabric.switch(node.name)) for node in fabric.topology.switches},
+            ports={node.name: GnmiCore(fabric.switch(node.name)) for node in fabric.topology.switches if watch_ports},
             hellos=hellos,
         )
 
@@ -164,6 +166,10 @@ class VirtualController:
         self._driver.start()
         for switch, ports in self._ports.items():
             ports.start(self._hellos[switch])
+
+    def fill(self, switch: str) -> None:
+        """Become primary at one switch and fill it at once, and leave its ports unwatched."""
+        self._driver.fill(switch)
 
     def reconnect(self, switch: str) -> None:
         """Reconcile one switch at once, whatever it holds, after a start or a restart."""

@@ -65,9 +65,13 @@ class VirtualDriver:
 
     def start(self) -> None:
         """Become primary everywhere and fill every switch at once."""
-        for switch, session in self._sessions.items():
-            session.become_primary()
-            self.reconnect(switch)
+        for switch in self._sessions:
+            self.fill(switch)
+
+    def fill(self, switch: str) -> None:
+        """Become primary at one switch and fill it at once."""
+        self._sessions[switch].become_primary()
+        self.reconnect(switch)
 
     def reconnect(self, switch: str) -> None:
         """Reconcile one switch at once, whatever it holds, after a start or a restart."""

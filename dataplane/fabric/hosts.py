@@ -36,6 +36,8 @@ KEEP_PACKETS: Final = 1 << 18
 """Number of packets per flow that a receiver remembers; older ones leave the measurements but not the totals."""
 MAX_FLOWS: Final = 1 << 16
 _REMEMBERED_GAPS: Final = 4096
+_MOST_GAPS: Final = 32
+"""Up to this many gaps are drawn one by one: a sample is then sent when the same seed sends that packet."""
 _PROBE: Final = struct.Struct("!8sIQQ")
 _FLOW_PORTS: Final = 10_000
 
@@ -151,20 +153,26 @@ class Sender:
     """Makes the packets of one flow; `rng` draws the gaps of Poisson arrivals.
 
     The caller sends `frame(now_ns)` (or `payload`, through a UDP socket) whenever `next_send_ns()` is reached. A late
-    caller sends several at once to keep the rate, or skips packets (`skip`).
+    caller sends several at once to keep the rate, or skips packets (`skip`). With `sample_every` it makes one packet
+    in this many, at the time that it has among the others; sequence numbers count only those made.
     """
 
-    def __init__(self, flow: Flow, rng: random.Random) -> None:
+    def __init__(self, flow: Flow, rng: random.Random, *, sample_every: int = 1) -> None:
         self.flow = flow
+        self.sample_every = sample_every
         self.sent_frames = 0
         self.skipped_frames = 0
         self._rng = rng
         self._frame_bits = flow.frame_bytes * 8
         self._padding = bytes(flow.frame_bytes - flow.header_bytes - PROBE_BYTES)
         self._headers: bytes | None = None
+        # Flows that start together do not sample the same packet of each.
+        self._before = 0 if sample_every == 1 else rng.randrange(sample_every)
         self._next_ns: int = flow.start_ns
         if flow.arrivals is Arrivals.POISSON:
-            self._next_ns += self._gap_ns()
+            self._next_ns += self._gaps_ns(self._before + 1)
+        else:
+            self._next_ns += self._before * self._frame_bits * NS_PER_S // flow.rate_bps
 
     def next_send_ns(self) -> int | None:
         """Return when the next packet is due, or None after the flow's end."""
@@ -196,10 +204,10 @@ class Sender:
     def _advance(self) -> None:
         """Move on to the next packet."""
         if self.flow.arrivals is Arrivals.POISSON:
-            self._next_ns += self._gap_ns()
+            self._next_ns += self._gaps_ns(self.sample_every)
             return
         # Compute from the start, not from the last packet, so that rounding errors do not accumulate.
-        packets = self.sent_frames + self.skipped_frames
+        packets = self._before + (self.sent_frames + self.skipped_frames) * self.sample_every
         self._next_ns = self.flow.start_ns + packets * self._frame_bits * NS_PER_S // self.flow.rate_bps
 
     def _make_headers(self, payload_bytes: int) -> bytes:
@@ -217,8 +225,12 @@ class Sender:
         )
         return frame[: flow.header_bytes]
 
-    def _gap_ns(self) -> int:
-        return round(self._rng.expovariate(self.flow.rate_bps / self._frame_bits) * NS_PER_S)
+    def _gaps_ns(self, count: int) -> int:
+        """Draw the time of so many gaps."""
+        packets_per_s = self.flow.rate_bps / self._frame_bits
+        if count > _MOST_GAPS:
+            return round(self._rng.gammavariate(count, 1 / packets_per_s) * NS_PER_S)
+        return sum(round(self._rng.expovariate(packets_per_s) * NS_PER_S) for _ in range(count))
 
 
 @dataclass(frozen=True, slots=True)

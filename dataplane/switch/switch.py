@@ -148,6 +148,11 @@ class Switch:
         """The running program's tables; None before the first `commit`."""
         return self._state
 
+    @property
+    def pipeline(self) -> Pipeline | None:
+        """The running program's pipeline; None before the first `commit`. Hold packets (`paused`) to use it."""
+        return self._pipeline
+
     def on_packet_in(self, receiver: Callable[[bytes], None]) -> None:
         """Pass frames that leave by the CPU port to `receiver`, on the thread that calls `advance`."""
         self._packet_in_receiver = receiver
@@ -170,6 +175,10 @@ class Switch:
             for port, hello in self._hellos.ports.items():
                 self._board.set_hello(port, hello.describe())
             return self._board.read()
+
+    def is_open(self, port: int) -> bool:
+        """Return whether a port sends and receives, as far as is known; False if there is none."""
+        return port in self._tallies and port not in self._down
 
     def port_counters(self) -> Mapping[int, PortCounters]:
         """Return the counters of all ports."""

@@ -11,7 +11,8 @@ import random
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from heapq import heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Protocol
 
 from dataplane.clock import NS_PER_S
 from dataplane.errors import SwitchError
@@ -82,11 +83,35 @@ class Burst:
     packets: list[Dequeued]
 
 
+class Background(Protocol):
+    """Traffic of a link that is not simulated as packets: what a packet of the lowest priority meets there."""
+
+    def join(self, now_ns: int, *, behind: bool) -> tuple[int, int] | None:
+        """Return how many frames of the background a packet finds waiting now, and how long (ns) it waits for them.
+
+        If it is `behind` other packets in the queue: from the departure of the last one, for what came after that one.
+        None: the queue is full and refuses it.
+        """
+        ...
+
+    def depth(self, now_ns: int) -> int:
+        """Return how many frames of the background wait now."""
+        ...
+
+    def occupy(self, now_ns: int, bits: int) -> None:
+        """Note that the link is now busy with a packet, for so many bits on the wire."""
+        ...
+
+
 @dataclass(slots=True)
 class _Waiting:
     placement: Placement
     enqueued_ns: int
     depth: int
+    gap_ns: int = 0
+    """Wait for the background between this packet and the one before."""
+    ready_ns: int = 0
+    """Earliest time to leave the queue, for the first packet in it."""
 
 
 @dataclass(slots=True)
@@ -102,11 +127,20 @@ class _Port:
     carry: int = 0
     """Remainder of the last frame's time on the wire below 1 ns, in 1/rate ns: no rate drifts by rounding."""
     drops: dict[str, int] = field(default_factory=dict)
+    background: Background | None = None
+
+    def ready_ns(self) -> int:
+        """Return when the port is free and a packet may leave its queue; one must be waiting."""
+        if self.background is None:
+            return self.free_ns
+        return max(self.free_ns, min(queue[0].ready_ns for queue in self.queues if queue))
 
     def pop(self, now_ns: int) -> Dequeued:
-        queue = next(queue for queue in reversed(self.queues) if queue)
+        queue = next(queue for queue in reversed(self.queues) if queue and queue[0].ready_ns <= now_ns)
         waiting = queue.popleft()
         self.waiting -= 1
+        if self.background is not None and queue:
+            queue[0].ready_ns = now_ns + queue[0].gap_ns
         placement = waiting.placement
         enqueued_us = waiting.enqueued_ns // 1000
         return Dequeued(
@@ -116,7 +150,7 @@ class _Port:
             enq_timestamp_us=enqueued_us,
             enq_qdepth=waiting.depth,
             deq_timedelta_us=now_ns // 1000 - enqueued_us,
-            deq_qdepth=len(queue),
+            deq_qdepth=len(queue) + (0 if self.background is None else self.background.depth(now_ns)),
         )
 
 
@@ -150,9 +184,20 @@ class TrafficManager:
         depth = len(queue)
         if depth >= port.limit:
             return self._drop(port.drops, QUEUE_FULL)
-        queue.append(_Waiting(placement, now_ns, placement.refused_depth or depth))
+        gap_ns = 0
+        if port.background is not None and placement.priority == 0:
+            joined = port.background.join(now_ns, behind=bool(queue))
+            if joined is None:
+                return self._drop(port.drops, QUEUE_FULL)
+            depth, gap_ns = min(depth + joined[0], port.limit - 1), joined[1]
+        queue.append(_Waiting(placement, now_ns, placement.refused_depth or depth, gap_ns, now_ns + gap_ns))
         port.waiting += 1
-        if port.waiting == 1:
+        if port.waiting > 1 and port.background is not None and placement.priority > 0:
+            # It may leave before those that wait for the background, which has the lowest priority.
+            self._due = [due for due in self._due if due[1] != placement.port]
+            heapify(self._due)
+            heappush(self._due, (max(now_ns, port.free_ns), placement.port))
+        elif port.waiting == 1:
             heappush(self._due, (max(now_ns, port.free_ns), placement.port))
         return True
 
@@ -162,6 +207,8 @@ class TrafficManager:
         if port is None or not 0 <= placement.priority < PRIORITIES:
             return 0
         depth = len(port.queues[placement.priority])
+        if port.background is not None and placement.priority == 0:
+            return port.settings.queue_frames  # only asked after a refusal
         return depth if depth >= port.settings.queue_frames else 0
 
     def dequeue(self, until_ns: int) -> Burst | None:
@@ -193,6 +240,8 @@ class TrafficManager:
         rate_bps = port.settings.rate_bps
         if rate_bps is None and not port.gap_ns:
             return start_ns
+        if port.background is not None:
+            port.background.occupy(start_ns, (length_bytes + WIRE_OVERHEAD_BYTES) * 8)
         if start_ns > port.free_ns:
             port.free_ns, port.carry = start_ns, 0
         duration_ns = 0
@@ -201,7 +250,13 @@ class TrafficManager:
             duration_ns, port.carry = divmod(bits * NS_PER_S + port.carry, rate_bps)
         departs_ns = port.free_ns + duration_ns
         port.free_ns += max(duration_ns, port.gap_ns)
+        if port.background is not None and port.queues[0]:
+            port.queues[0][0].ready_ns = port.free_ns + port.queues[0][0].gap_ns
         return departs_ns
+
+    def set_background(self, number: int, background: Background | None) -> None:
+        """Have packets of the lowest priority share a port with traffic that is not simulated as packets."""
+        self._ports[number].background = background
 
     def set_queue_frames(self, number: int, frames: int) -> None:
         """Set the capacity, in frames, of each of a port's queues; frames already waiting stay."""
@@ -215,10 +270,11 @@ class TrafficManager:
         """Return the earliest instant at which a waiting packet can leave its queue, or None if all are empty."""
         while self._due:
             due_ns, number = self._due[0]
-            free_ns = self._ports[number].free_ns
-            if free_ns <= due_ns:
+            port = self._ports[number]
+            ready_ns = port.free_ns if port.background is None else port.ready_ns()
+            if ready_ns <= due_ns:
                 return due_ns
-            heapreplace(self._due, (free_ns, number))
+            heapreplace(self._due, (ready_ns, number))
         return None
 
     def occupancy(self, number: int) -> tuple[int, ...]:

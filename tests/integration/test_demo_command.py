@@ -181,6 +181,8 @@ def test_a_kernel_fabric_without_root_is_one_clear_line(folder: Path, demo: Demo
         (("--topology", "nowhere"), "nowhere"),
         (("--demands", "nowhere.csv"), "nowhere.csv"),
         (("--seed", "-1"), "--seed -1: is negative"),
+        (("--background", "gas"), "--background gas: is neither packets nor fluid"),
+        (("--background", "fluid", "--time", "kernel"), "--background fluid: virtual time has it; a kernel fabric"),
     ],
 )
 def test_what_the_demo_cannot_do_is_one_clear_line(

@@ -36,6 +36,9 @@ def loop(  # noqa: PLR0917 - a command line's options
     out: Out = OUT,
     seed: Annotated[int, typer.Option(help="Seed of arrivals and of the P4 programs' random numbers.")] = 1,
     web: Annotated[bool, typer.Option("--web", help="Run at the pace of the clock, in the operators' page.")] = False,
+    background: Annotated[
+        str, typer.Option(metavar="packets|fluid", help="Send every packet, or rates and sampled packets.")
+    ] = "packets",
 ) -> None:
     """Run the whole control loop: congest a link, watch telemetry, decisions and rerouted traffic."""
     if context.invoked_subcommand is not None:
@@ -43,7 +46,7 @@ def loop(  # noqa: PLR0917 - a command line's options
         return
     from controller.apps.demo.command import DemoOptions, run  # noqa: PLC0415
 
-    run(DemoOptions(topology_spec, time, demands, settings, out, seed, web))
+    run(DemoOptions(topology_spec, time, demands, settings, out, seed, web, background))
 
 
 def _refuse_options(context: typer.Context) -> None:

@@ -38,12 +38,22 @@ class DemoOptions:
     out: Path
     seed: int
     web: bool = False
+    background: str = "packets"
+
+    @property
+    def fluid(self) -> bool:
+        """True if flows are rates on links, of whose packets only samples are sent."""
+        return self.background == "fluid"
 
 
 def run(options: DemoOptions) -> Outcome:
     """Run the demo and show it; raise a one-line MillraceError if it cannot run."""
     if options.time not in ("virtual", "kernel"):
         raise MillraceError(f"--time {options.time}: is neither virtual nor kernel")
+    if options.background not in ("packets", "fluid"):
+        raise MillraceError(f"--background {options.background}: is neither packets nor fluid")
+    if options.fluid and options.time == "kernel":
+        raise MillraceError("--background fluid: virtual time has it; a kernel fabric sends packets")
     if options.time == "kernel":
         from dataplane.fabric.kernel.fabric import require_root  # noqa: PLC0415 - loads netlink
 
@@ -56,8 +66,14 @@ def run(options: DemoOptions) -> Outcome:
         raise MillraceError(f"--seed {options.seed}: is negative")
     settings = load(options.settings, DemoSettings) if options.settings else DemoSettings()
     make_folder(options.out)
-    prepared = prepare(options.topology, options.demands, settings.scenario, kernel=options.time == "kernel")
-    settings = sampled(settings, prepared.scenario)
+    prepared = prepare(
+        options.topology,
+        options.demands,
+        settings.scenario,
+        kernel=options.time == "kernel",
+        fluid=options.fluid,
+    )
+    settings = sampled(settings, prepared.scenario, fluid=options.fluid)
     console = plain_or_terminal()
     console.print(_introduction(prepared, options), highlight=False, soft_wrap=True)
     if options.web:
@@ -73,7 +89,7 @@ def run_virtual(options: DemoOptions, settings: DemoSettings, prepared: Prepared
     from controller.apps.demo.virtual import VirtualRun  # noqa: PLC0415 - the kernel's run does not need the simulator
 
     with _recorder(options) as recorder:
-        return VirtualRun(prepared.scenario, settings, view, recorder, options.seed).run()
+        return VirtualRun(prepared.scenario, settings, view, recorder, options.seed, fluid=options.fluid).run()
 
 
 def _run_in_page(options: DemoOptions, settings: DemoSettings, prepared: Prepared, console: Console) -> Outcome:
@@ -90,7 +106,7 @@ def _run_in_page(options: DemoOptions, settings: DemoSettings, prepared: Prepare
 
     with _recorder(options) as recorder, ExitStack() as held:
         view = held.enter_context(LiveView(prepared.scenario.topology, console))
-        run = VirtualRun(prepared.scenario, settings, view, recorder, options.seed)
+        run = VirtualRun(prepared.scenario, settings, view, recorder, options.seed, fluid=options.fluid)
         return run_in_page(run, options.out / "history", say, show)
 
 
@@ -123,7 +139,7 @@ def _unsteered(options: DemoOptions, settings: DemoSettings, outcome: Outcome, c
     from controller.apps.demo.virtual import run_unsteered  # noqa: PLC0415 - as above
 
     console.print("The same seconds without a path server ...", highlight=False)
-    return run_unsteered(outcome.scenario, settings, options.seed)
+    return run_unsteered(outcome.scenario, settings, options.seed, fluid=options.fluid)
 
 
 def _introduction(prepared: Prepared, options: DemoOptions) -> str:
@@ -132,8 +148,10 @@ def _introduction(prepared: Prepared, options: DemoOptions) -> str:
     surges = [planned for planned in scenario.flows if planned.surge]
     streams = " and ".join(f"{planned.flow.src_host} sends {planned.flow.dst_host}" for planned in surges)
     each = " each" if len(surges) > 1 else ""
+    rates = "at their rates" if prepared.rate_divisor == 1 else f"rates divided by {prepared.rate_divisor}"
+    kind = ", as a fluid" if options.fluid else ""
     return (
-        f"{scenario.topology.name} in {options.time} time, rates divided by {prepared.rate_divisor}; "
+        f"{scenario.topology.name} in {options.time} time, {rates}{kind}; "
         f"{len(scenario.flows) - len(surges)} flows from {prepared.demands_from}.\n"
         f"At {scenario.congest_ns / NS_PER_S:g} s {streams} another {rate_text(surges[0].rate_bps)}{each} "
         f"over {scenario.congested} ({rate_text(link.rate_bps)})."

@@ -64,6 +64,8 @@ class Outcome:
     exact: bool
     """True if host clocks are exact, as in virtual time."""
     rebalances: tuple[Rebalance, ...] = ()
+    sample_every: int = 1
+    """One in this many packets of each flow was sent; the others were a fluid."""
     no_room: str | None = None
     """The path server's reason for leaving the surge where it is, if links were still full at the end."""
 
@@ -162,11 +164,12 @@ def flow_table(outcome: Outcome, unsteered: Mapping[str, Receiver] | None = None
     figures = outcome.measured(spans)
     affected = outcome.affected(figures)
     for flow in affected:
-        table.add_row(_label(flow), *(cell for m in flow.phases for cell in _cells(m)))
+        table.add_row(_label(flow), *(cell for m in flow.phases for cell in _cells(m, outcome.sample_every)))
     table.add_section()
     if moved := [f for f in affected if not f.surge]:
-        table.add_row("moved flows, mean", *_mean_cells(moved, len(spans)))
-    table.add_row("all background flows, mean", *_mean_cells([f for f in figures if not f.surge], len(spans)))
+        table.add_row("moved flows, mean", *_mean_cells(moved, len(spans), outcome.sample_every))
+    background = [f for f in figures if not f.surge]
+    table.add_row("all background flows, mean", *_mean_cells(background, len(spans), outcome.sample_every))
     return table
 
 
@@ -175,19 +178,19 @@ def _label(figures: FlowFigures) -> str:
     return f"{name} (surge)" if figures.surge else name
 
 
-def _cells(measured: FlowMeasurement) -> tuple[str, str, str]:
+def _cells(measured: FlowMeasurement, sample_every: int) -> tuple[str, str, str]:
     if measured.delay_mean_ns is None or measured.delay_p99_ns is None:
         return "-", "-", "-"
     delay = f"{measured.delay_mean_ns / NS_PER_MS:.1f} ({measured.delay_p99_ns / NS_PER_MS:.1f})"
-    return delay, f"{measured.throughput_bps / _BPS_PER_KBPS:.1f}", f"{measured.loss:.1%}"
+    return delay, f"{measured.throughput_bps * sample_every / _BPS_PER_KBPS:.1f}", f"{measured.loss:.1%}"
 
 
-def _mean_cells(figures: Sequence[FlowFigures], phases: int) -> list[str]:
+def _mean_cells(figures: Sequence[FlowFigures], phases: int, sample_every: int) -> list[str]:
     cells: list[str] = []
     for index in range(phases):
         measured = [f.phases[index] for f in figures]
         delay_ns = mean_delay_ns(measured)
-        total_bps = sum(m.throughput_bps for m in measured)
+        total_bps = sum(m.throughput_bps for m in measured) * sample_every
         cells += [
             "-" if delay_ns is None else f"{delay_ns / NS_PER_MS:.1f}",
             f"{total_bps / _BPS_PER_KBPS:.1f}",

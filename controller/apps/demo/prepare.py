@@ -28,6 +28,7 @@ _VIRTUAL_HOPS_PER_S = 4000.0
 _VIRTUAL_HOPS_PER_LINK_S = 30.0
 """Hops per second and link in a large fabric: with fewer, a second is a few frames long."""
 _KERNEL_HOPS_PER_S = 1200.0
+_FLUID_SAMPLES_PER_S = 2000.0
 _MOST_PAIRS = 512
 """Maximum number of sending host pairs without a matrix; with more, each would send a frame per second."""
 _REPORT_BYTES = 250
@@ -56,30 +57,46 @@ class ScaledLoad:
 
 
 def scaled_load(
-    topology: Topology, demands_file: Path | None, settings: ScenarioSettings, *, kernel: bool = False
+    topology: Topology,
+    demands_file: Path | None,
+    settings: ScenarioSettings,
+    *,
+    kernel: bool = False,
+    fluid: bool = False,
 ) -> ScaledLoad:
-    """Return topology and matrix, both scaled; raise ConfigError or FabricError naming the problem."""
+    """Return topology and matrix, both scaled; raise ConfigError or FabricError naming the problem.
+
+    A fluid is followed at any rate: it is scaled only if the settings say so.
+    """
     demands, source = _demands(topology, demands_file, settings)
     demands = normalised(topology, demands, settings.peak_utilisation)
-    divisor = settings.rate_divisor or _divisor(topology, demands, settings, kernel=kernel)
+    divisor = settings.rate_divisor or (1 if fluid else _divisor(topology, demands, settings, kernel=kernel))
     small = {pair: rate_bps / divisor for pair, rate_bps in demands.items()}
     return ScaledLoad(scaled(topology, divisor), small, source, divisor)
 
 
-def prepare(spec: str, demands_file: Path | None, settings: ScenarioSettings, *, kernel: bool = False) -> Prepared:
+def prepare(
+    spec: str, demands_file: Path | None, settings: ScenarioSettings, *, kernel: bool = False, fluid: bool = False
+) -> Prepared:
     """Return the scenario for a topology and a matrix; raise ConfigError or FabricError naming the problem."""
     topology = load_topology(spec)
     if topology.collector is None:
         raise FabricError(f"topology {topology.name}: has no collector; the demo needs one")
-    load = scaled_load(topology, demands_file, settings, kernel=kernel)
+    load = scaled_load(topology, demands_file, settings, kernel=kernel, fluid=fluid)
     return Prepared(plan(load.topology, load.demands, settings), load.demands_from, load.rate_divisor)
 
 
-def sampled(settings: DemoSettings, scenario: Scenario) -> DemoSettings:
-    """Return settings with a default report rate that leaves room on the links to the collector."""
+def sampled(settings: DemoSettings, scenario: Scenario, *, fluid: bool = False) -> DemoSettings:
+    """Return settings with a default report rate that leaves room on the links to the collector.
+
+    Of a fluid, it is also one that the simulator can follow.
+    """
     if settings.watch != DEFAULT_WATCH:
         return settings
     rate_bps = sum(planned.rate_bps for planned in scenario.flows)
+    if fluid:
+        every = math.ceil(rate_bps / (8 * scenario.frame_bytes) / _FLUID_SAMPLES_PER_S)
+        settings = replace(settings, watch=replace(settings.watch, sample_every=max(DEFAULT_WATCH.sample_every, every)))
     return replace(settings, watch=sampled_watch(settings.watch, scenario.topology, rate_bps, scenario.frame_bytes))
 
 

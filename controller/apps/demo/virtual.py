@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
+from msgspec.structs import replace
+
 from collectors.collector import Collector
 from collectors.values import HopRecord, Snapshot
 from controller.apps.demo.comparison import Unsteered
@@ -32,6 +34,7 @@ from controller.network.virtual import VirtualController, WriteDelays
 from dataplane.clock import NS_PER_S
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Receiver, Sender
+from dataplane.fabric.virtual.background import FluidBackground
 from dataplane.fabric.virtual.fabric import VirtualFabric
 from dataplane.fabric.virtual.host import VirtualHost
 from dataplane.switch.compiled.pipeline import compiled_pipeline
@@ -51,6 +54,8 @@ class VirtualRun:
     seed: int = 0
     deciding: bool = True
     """False: no flow moves, the baseline of a comparison."""
+    fluid: bool = False
+    """True: the flows are a fluid, and only those of their packets that carry telemetry are sent."""
 
     def __post_init__(self) -> None:
         topology = self.scenario.topology
@@ -68,7 +73,7 @@ class VirtualRun:
         self.rebalances: list[Rebalance] = []
         self._records: list[HopRecord] = []
         self._collector_host = topology.collector.host
-        self._controller = _connect(self.fabric, self.settings)
+        self._controller = _connect(self.fabric, self.settings, self.fluid)
         self._no_room: str | None = None
         self._sending: list[tuple[VirtualHost, Sender]] = []
 
@@ -88,10 +93,7 @@ class VirtualRun:
         self._every(_VIEW_INTERVAL_NS, self._show)
         fabric.call_at(scenario.congest_ns - 1, lambda: self._keep("before"))
         fabric.call_at(scenario.after_ns, self._keep_during)
-        self._sending = [
-            (fabric.host(planned.flow.src_host), fabric.start_flow(planned.flow.src_host, flow))
-            for planned, flow in zip(scenario.flows, scenario.packet_flows(), strict=True)
-        ]
+        self._sending = _send(fabric, scenario, self.settings.watch.sample_every if self.fluid else 1)
 
     def outcome(self) -> Outcome:
         """Return what the run showed, at its end."""
@@ -109,6 +111,7 @@ class VirtualRun:
             first_on_new_path_ns=self._first_on_new_path(),
             sent={sender.flow.flow_id: host.load(sender) for host, sender in self._sending},
             exact=True,
+            sample_every=self.settings.watch.sample_every if self.fluid else 1,
             no_room=self._no_room,
         )
 
@@ -222,24 +225,34 @@ class VirtualRun:
         return best
 
 
-def run_unsteered(scenario: Scenario, settings: DemoSettings, seed: int) -> Unsteered:
+def run_unsteered(scenario: Scenario, settings: DemoSettings, seed: int, *, fluid: bool = False) -> Unsteered:
     """Run the scenario in virtual time with the same telemetry, but nothing that collects or decides."""
     topology = scenario.topology
     fabric = VirtualFabric(topology, seed=seed, pipeline_factory=compiled_pipeline, record_hops=True)
-    _connect(fabric, settings).start()
+    _connect(fabric, settings, fluid).start()
     receivers = {name: Receiver() for name in {planned.flow.dst_host for planned in scenario.flows}}
     for name, receiver in receivers.items():
         fabric.host(name).on_frame(_measuring(receiver))
-    for planned, flow in zip(scenario.flows, scenario.packet_flows(), strict=True):
-        fabric.start_flow(planned.flow.src_host, flow)
+    _send(fabric, scenario, settings.watch.sample_every if fluid else 1)
     fabric.run_until(scenario.end_ns)
     return Unsteered(receivers, _crossing(scenario, fabric))
 
 
-def _connect(fabric: VirtualFabric, settings: DemoSettings) -> VirtualController:
+def _send(fabric: VirtualFabric, scenario: Scenario, sample_every: int) -> list[tuple[VirtualHost, Sender]]:
+    """Send the scenario's flows; of every so many packets one, and the others as a fluid."""
+    flows = [
+        (planned.flow.src_host, flow) for planned, flow in zip(scenario.flows, scenario.packet_flows(), strict=True)
+    ]
+    senders = FluidBackground(fabric, flows, sample_every=sample_every).senders
+    return [(fabric.host(host), sender) for (host, _), sender in zip(flows, senders, strict=True)]
+
+
+def _connect(fabric: VirtualFabric, settings: DemoSettings, fluid: bool) -> VirtualController:
+    # Hosts choose the samples of a fluid: each packet is one.
+    watch = replace(settings.watch, sample_every=1) if fluid else settings.watch
     return VirtualController.over(
         fabric,
-        watches=(settings.watch,),
+        watches=(watch,),
         delays=WriteDelays(write_delay_ns=settings.delays.write_ns, drain_ns=settings.delays.drain_ns),
     )
 

@@ -51,6 +51,12 @@ class LinkStatusTable:
         self._return_after_ns = return_after_ns
         self._cables = [_Cable(ends) for ends in _cables(topology)]
         self._at = {(end.switch, end.port): cable for cable in self._cables for end in cable.ends}
+        self._cables_of: dict[str, list[_Cable]] = {}
+        for (switch, _), cable in self._at.items():
+            self._cables_of.setdefault(switch, []).append(cable)
+        # Asked for at each port's change: a fabric has tens of thousands of cables, and few of these.
+        self._dead: dict[tuple[CableEnd, CableEnd], _Cable] = {}
+        self._held_back: dict[tuple[CableEnd, CableEnd], _Cable] = {}
         self._states: dict[tuple[str, int], PortState] = {}
         self._silent: set[str] = set()
 
@@ -76,19 +82,17 @@ class LinkStatusTable:
 
     def tick(self, now_ns: int) -> bool:
         """Let links return that have been up long enough; return whether the condition of one has changed."""
-        return self._evaluate_all([cable for cable in self._cables if cable.up_since_ns is not None], now_ns)
+        return self._evaluate_all(list(self._held_back.values()), now_ns)
 
     def due_ns(self) -> int | None:
         """Return when `tick` is next due, None if nothing waits."""
-        waiting = [cable.up_since_ns for cable in self._cables if cable.up_since_ns is not None]
+        waiting = [cable.up_since_ns for cable in self._held_back.values() if cable.up_since_ns is not None]
         return min(waiting) + self._return_after_ns if waiting else None
 
     @property
     def down(self) -> frozenset[LinkKey]:
         """The links that must not be used, both ways of each cable."""
-        return frozenset(
-            key for cable in self._cables if cable.condition is LinkCondition.DOWN for key in _links(cable)
-        )
+        return frozenset(key for cable in self._dead.values() for key in _links(cable))
 
     def statuses(self, now_ns: int) -> dict[LinkKey, LinkStatus]:
         """Return the known state of every link; links without any report are absent."""
@@ -104,13 +108,26 @@ class LinkStatusTable:
         return by_link
 
     def _of(self, switch: str) -> list[_Cable]:
-        return [cable for cable in self._cables if any(end.switch == switch for end in cable.ends)]
+        return self._cables_of.get(switch, [])
 
     def _evaluate_all(self, cables: Iterable[_Cable], now_ns: int) -> bool:
         """Judge each of them; return whether the condition of one has changed."""
         return len([cable for cable in cables if self._evaluate(cable, now_ns)]) > 0
 
     def _evaluate(self, cable: _Cable, now_ns: int) -> bool:
+        """Judge a cable; return whether its condition has changed."""
+        has_changed = self._judge(cable, now_ns)
+        for listed, belongs in (
+            (self._dead, cable.condition is LinkCondition.DOWN),
+            (self._held_back, cable.up_since_ns is not None),
+        ):
+            if belongs:
+                listed[cable.ends] = cable
+            else:
+                listed.pop(cable.ends, None)
+        return has_changed
+
+    def _judge(self, cable: _Cable, now_ns: int) -> bool:
         conditions = [self._end_condition(end) for end in cable.ends]
         problem = next((cause for condition, cause in conditions if condition is LinkCondition.DOWN), None)
         # One end that reports a dead link suffices.

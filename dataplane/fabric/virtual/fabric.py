@@ -143,6 +143,7 @@ class VirtualFabric:
         self.events = EventQueue(self.clock)
         self.cables: dict[LinkKey, Cable] = {}
         self._port_listeners: list[Callable[[LinkKey, bool], None]] = []
+        self._cable_listeners: list[Callable[[], None]] = []
         self._hosts: dict[str, VirtualHost] = {}
         self._switches: dict[str, _Running] = {}
         for node in topology.switches:
@@ -195,6 +196,10 @@ class VirtualFabric:
         """Call after a delay."""
         return self.events.timer(self.clock.time_ns + delay_ns, call)
 
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Call at the present time, in the fabric's own thread; any thread may ask for it."""
+        self._post(lambda: self.events.at(self.clock.time_ns, call))
+
     def run_until(self, time_ns: int) -> int:
         """Run every event that is due up to `time_ns`; return the number of events."""
         return self.events.run_until(time_ns)
@@ -223,6 +228,7 @@ class VirtualFabric:
             self.cables[key].set_up(up)
             if notice_after_ns is not None:
                 self.call_after(notice_after_ns, partial(self._notice, self.cables[key], up))
+        self._note_cables()
 
     def lose(self, a: str, b: str, *, lost: bool) -> None:
         """Start or stop losing all frames from `a` to `b`, unseen by any device; FabricError for an unknown cable."""
@@ -230,10 +236,15 @@ class VirtualFabric:
         if key not in self.cables:
             raise FabricError(f"{self.topology.name}: there is no cable between {a!r} and {b!r}")
         self.cables[key].set_up(not lost)
+        self._note_cables()
 
     def on_port_status(self, listener: Callable[[LinkKey, bool], None]) -> None:
         """Call `listener(link, up)` when the switch that sends onto a link sees its port go down or come back."""
         self._port_listeners.append(listener)
+
+    def on_cables(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after any cable breaks, is repaired, or begins or ends to lose everything."""
+        self._cable_listeners.append(listener)
 
     def on_arrival(self, listener: Callable[[LinkKey, bytes], None]) -> None:
         """Call `listener(link, frame)` for every frame except hellos at the end of any cable, before delivery."""
@@ -241,6 +252,10 @@ class VirtualFabric:
             cable.deliver = partial(_notify_then_deliver, listener, cable.link.key, cable.deliver)
 
     # internals
+
+    def _note_cables(self) -> None:
+        for listener in self._cable_listeners:
+            listener()
 
     def _notice(self, cable: Cable, up: bool) -> None:
         tail = cable.link.tail

@@ -12,7 +12,7 @@ from dataplane.fabric.hosts import Sender
 from dataplane.fabric.load import SentLoad
 from dataplane.fabric.virtual.cable import Cable
 from dataplane.fabric.virtual.tcp import TcpStack
-from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES
+from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES, Background
 from dataplane.topology.values import HostNode
 
 FrameReceiver = Callable[[bytes, int], object]
@@ -41,6 +41,8 @@ class VirtualHost:
     """MAC address of the switch port that the host is attached to."""
     seed: int = 0
     counters: HostCounters = field(default_factory=HostCounters)
+    background: Background | None = None
+    """Traffic on the uplink that is not simulated as packets."""
     _receivers: list[FrameReceiver] = field(default_factory=list)
     _refused: Counter[int] = field(default_factory=Counter)
     _waiting: deque[int] = field(default_factory=deque)
@@ -74,6 +76,13 @@ class VirtualHost:
         if len(self._waiting) >= link.queue_frames:
             self.counters.uplink_full += 1
             return False
+        if self.background is not None:
+            joined = self.background.join(now_ns, behind=False)
+            if joined is None:
+                self.counters.uplink_full += 1
+                return False
+            self._free_ns = max(self._free_ns, now_ns + joined[1])
+            self.background.occupy(now_ns, (len(frame) + WIRE_OVERHEAD_BYTES) * 8)
         if now_ns >= self._free_ns:
             self._free_ns, self._carry = now_ns, 0
         else:

@@ -12,6 +12,7 @@ from dataplane.switch.abi import EventRing
 from dataplane.switch.compiler.lowering.routine import LogText
 from dataplane.switch.pipeline import DigestMessage
 from dataplane.switch.tables.arrays import word_count
+from dataplane.switch.tables.words import zeroed_words
 
 EVENT_WORDS = 1 << 16
 """Half a megabyte: several thousand digests between two reads."""
@@ -33,7 +34,7 @@ class EventReader:
     def __init__(self, program: Program, log_messages: Sequence[LogText]) -> None:
         self._digests = tuple(program.digests.values())
         self._log_messages = tuple(log_messages)
-        self._words = (ctypes.c_uint64 * EVENT_WORDS)()
+        self._words = (ctypes.c_uint64 * EVENT_WORDS).from_buffer(zeroed_words(EVENT_WORDS))
         self.ring = EventRing()
         self.ring.mask = EVENT_WORDS - 1
         self.ring.words = pointer_to(self._words)

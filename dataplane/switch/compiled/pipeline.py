@@ -124,6 +124,19 @@ class CompiledPipeline:
         machine.epoch += 1
         return self._take_results()
 
+    @contextmanager
+    def reading(self, other: CompiledPipeline) -> Iterator[None]:
+        """Look packets up in the tables of another pipeline of the same program, which must not change meanwhile.
+
+        Their counters, registers and meters stay this pipeline's own; only tallies of entries are the other's.
+        """
+        machine = self._context.machine
+        other._native.fill_tables(machine)
+        try:
+            yield
+        finally:
+            self._native.fill_tables(machine)
+
     def take_digests(self) -> list[DigestMessage]:
         """Return the digests sent since the last call, oldest first."""
         digests, self._digests = self._digests, []

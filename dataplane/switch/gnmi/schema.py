@@ -60,7 +60,8 @@ class Node:
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+# Each leaf exists once; comparing and hashing its fields would take a third of a port's change.
+@dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
     """A leaf: its location, its type, and its value for a port (None: the port has none)."""
 

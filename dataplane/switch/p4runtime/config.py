@@ -136,8 +136,7 @@ class PipelineStore:
     def _load(self, request: p4r.SetForwardingPipelineConfigRequest) -> Pipeline:
         if not request.HasField("config"):
             raise invalid("the request has no config")
-        config = p4r.ForwardingPipelineConfig()
-        config.CopyFrom(request.config)
+        config = _config(request.config.SerializeToString(deterministic=True))
         try:
             json = _device_json(config.p4_device_config)
             program = _program(json, config.p4info.SerializeToString(), self._entries(json, config.p4info))
@@ -182,6 +181,12 @@ class PipelineStore:
             self._control.install(pipeline.prepared)
             self._running, self._saved = Pipeline(pipeline.config, pipeline.context), None
         LOGGER.info("switch %d: running program %s", self._control.device_id, pipeline.context.catalog.program.name)
+
+
+@lru_cache(maxsize=4)
+def _config(data: bytes) -> p4r.ForwardingPipelineConfig:
+    """Decode a configuration, megabytes long, once for all switches of this process that get it; nothing changes it."""
+    return p4r.ForwardingPipelineConfig.FromString(data)
 
 
 @lru_cache(maxsize=4)

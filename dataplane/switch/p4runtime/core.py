@@ -66,6 +66,7 @@ class P4RuntimeCore:
         self._pipelines = PipelineStore(switch)
         self._wake: Callable[[], None] | None = None
         self._due_ns: int | None = None
+        self._change_listeners: tuple[Callable[[], None], ...] = ()
         self.drops = dict.fromkeys(DROPS, 0)
         switch.on_packet_in(self._packet_in)
         switch.on_digests(self._digests)
@@ -97,6 +98,7 @@ class P4RuntimeCore:
                 batches.write(context, request)
             finally:
                 self._note_due()
+                self._note_change()
         return p4r.WriteResponse()
 
     def read(self, request: p4r.ReadRequest) -> Iterator[p4r.ReadResponse]:
@@ -123,6 +125,7 @@ class P4RuntimeCore:
                 self._pipelines.apply(request, loaded)
                 self._follow_ports()
                 self._note_due()
+                self._note_change()
         return p4r.SetForwardingPipelineConfigResponse()
 
     def get_pipeline(self, request: p4r.GetForwardingPipelineConfigRequest) -> p4r.GetForwardingPipelineConfigResponse:
@@ -198,6 +201,14 @@ class P4RuntimeCore:
     def on_due(self, wake: Callable[[], None]) -> None:
         """Call `wake`, from any thread, when `tick` has work earlier than it last returned."""
         self._wake = wake
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener`, from the writer's thread, after each batch of writes and each new pipeline."""
+        self._change_listeners += (listener,)
+
+    def _note_change(self) -> None:
+        for listener in self._change_listeners:
+            listener()
 
     def now_ns(self) -> int:
         """Return the time on the switch's clock."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, MutableSequence, Sequence
-from typing import Self, overload
+from typing import overload
 
 from dataplane.errors import EntryError, EntryFault
 from dataplane.program.objects import CounterSpec, RegisterSpec
+from dataplane.switch.tables.words import zeroed_words
 
 WORD_BITS = 64
 WORD_MASK = (1 << WORD_BITS) - 1
@@ -26,9 +27,8 @@ class CounterArray:
 
     def __init__(self, spec: CounterSpec) -> None:
         self.spec = spec
-        self.cells = array("Q", bytes(16 * spec.size))
-        words = memoryview(self.cells)
-        self.packets, self.bytes = words[0::2], words[1::2]
+        self.cells = zeroed_words(2 * spec.size)
+        self.packets, self.bytes = self.cells[0::2], self.cells[1::2]
 
     def count(self, index: int, nbytes: int) -> None:
         """Count one packet of `nbytes` bytes at `index`; as in bmv2, an index out of range counts nothing."""
@@ -54,24 +54,44 @@ class CounterArray:
             raise EntryError(EntryFault.OUT_OF_RANGE, f"index {index} of {self.spec.size}", where=self.spec.name)
 
 
-class RegisterCells(array):  # type: ignore[type-arg]  # array is generic for type checkers only
+class RegisterCells(MutableSequence[int]):
     """A register whose cells fit one word each; equal to any sequence of the same values."""
 
-    __slots__ = ()
+    def __init__(self, size: int) -> None:
+        self.words = zeroed_words(size)
+        """The memory of the cells."""
 
-    def __new__(cls, size: int) -> Self:
-        """Make `size` cells, all zero."""
-        return super().__new__(cls, "Q", bytes(8 * size))  # type: ignore[return-value]  # typeshed
+    def __len__(self) -> int:
+        return len(self.words)
 
-    __hash__ = None
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        return self.words[index].tolist() if isinstance(index, slice) else self.words[index]
+
+    @overload
+    def __setitem__(self, index: int, value: int) -> None: ...
+    @overload
+    def __setitem__(self, index: slice, value: Iterable[int]) -> None: ...
+    def __setitem__(self, index: int | slice, value: int | Iterable[int]) -> None:
+        if isinstance(index, int) and isinstance(value, int):
+            self.words[index] = value
+        elif isinstance(index, slice) and not isinstance(value, int):
+            self.words[index] = array("Q", value)
+
+    def __delitem__(self, index: int | slice) -> None:
+        raise TypeError("a register's size is fixed")
+
+    def insert(self, index: int, value: int) -> None:  # noqa: ARG002 (the protocol's)
+        """Refuse: a register's size is fixed."""
+        raise TypeError("a register's size is fixed")
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence | array) and len(self) == len(other) and list(self) == list(other)
 
-    @property
-    def words(self) -> array[int]:
-        """The memory of the cells."""
-        return self
+    __hash__ = None  # type: ignore[assignment]  # it changes
 
 
 class WideCells(MutableSequence[int]):
@@ -79,7 +99,7 @@ class WideCells(MutableSequence[int]):
 
     def __init__(self, size: int, width: int) -> None:
         self._size, self._stride = size, word_count(width)
-        self.words = array("Q", bytes(8 * self._stride * size))
+        self.words = zeroed_words(self._stride * size)
 
     def __len__(self) -> int:
         return self._size

@@ -19,6 +19,7 @@ from dataplane.switch.tables.replication import CloneSession, Replica
 from dataplane.switch.tables.state import ForwardingState
 from dataplane.switch.tables.table import Table
 from dataplane.switch.tables.value_set import ValueSet
+from dataplane.switch.tables.words import Words, address_of, zeroed_words
 
 
 class NativeState:
@@ -66,10 +67,10 @@ class NativeState:
         self._register_addresses = _addresses([cells.words for cells in state.registers.values()])
         self._register_locks = array("Q", bytes(8 * len(state.registers)))
         meters = [state.meters.get(name) for name in state.program.meters]
-        self._meter_addresses = array("Q", [0 if item is None else _address(item.cells) for item in meters])
+        self._meter_addresses = array("Q", [0 if item is None else address_of(item.cells) for item in meters])
         self._value_set_addresses = array("Q", [spaces.address for spaces in self._value_sets])
-        self._group_addresses = array("Q", bytes(8 * MAX_MULTICAST_GROUPS))
-        self._session_addresses = array("Q", bytes(8 * MAX_CLONE_SESSIONS))
+        self._group_addresses = zeroed_words(MAX_MULTICAST_GROUPS)
+        self._session_addresses = zeroed_words(MAX_CLONE_SESSIONS)
 
     def _follow(self) -> None:
         """Copy the present state, and follow every change from now on."""
@@ -91,17 +92,24 @@ class NativeState:
 
     def fill(self, machine: Machine) -> None:
         """Point a machine to everything of the state; its other fields are the caller's."""
+        self.fill_tables(machine)
         for name, addresses in (
-            ("tables", self._table_addresses),
             ("counters", self._counter_addresses),
             ("registers", self._register_addresses),
             ("register_locks", self._register_locks),
             ("meters", self._meter_addresses),
+        ):
+            setattr(machine, name, address_of(addresses))
+
+    def fill_tables(self, machine: Machine) -> None:
+        """Point a machine to what a controller writes, and not to what packets change."""
+        for name, addresses in (
+            ("tables", self._table_addresses),
             ("value_sets", self._value_set_addresses),
             ("sessions", self._session_addresses),
             ("groups", self._group_addresses),
         ):
-            setattr(machine, name, _address(addresses))
+            setattr(machine, name, address_of(addresses))
 
     def register_machine(self, machine: Machine) -> None:
         """Prevent freeing of anything that a burst of this machine may see."""
@@ -162,7 +170,7 @@ class NativeState:
         """Replace the members that packets see, all at once."""
         old, new = self._value_sets[index], self._value_set(value_set, members)
         self._value_sets[index] = new
-        function(publish.store_word)(_address(self._value_set_addresses) + 8 * index, new.address)
+        function(publish.store_word)(address_of(self._value_set_addresses) + 8 * index, new.address)
         old.drop(later=True)
         self._heap.keep(old)
 
@@ -177,10 +185,10 @@ class NativeState:
             words = (*head, *_replica_words(session.replicas))
         self._put_replicas(self._session_addresses, session_id, words)
 
-    def _put_replicas(self, addresses: array[int], index: int, words: Sequence[int] | None) -> None:
+    def _put_replicas(self, addresses: Words, index: int, words: Sequence[int] | None) -> None:
         if not 0 <= index < len(addresses):
             raise EntryError(EntryFault.OUT_OF_RANGE, f"number {index} of {len(addresses)}", where="replication")
-        cell = _address(addresses) + 8 * index
+        cell = address_of(addresses) + 8 * index
         if words is None:
             check(function(publish.publish)(self._heap.address, cell, 0), "replication")
         else:
@@ -191,12 +199,8 @@ class NativeState:
         function(meters.write_meter)(address, self._request.write(*words))
 
 
-def _address(words: array[int]) -> int:
-    return words.buffer_info()[0]
-
-
-def _addresses(arrays: Sequence[array[int]]) -> array[int]:
-    return array("Q", map(_address, arrays))
+def _addresses(arrays: Sequence[Words]) -> array[int]:
+    return array("Q", map(address_of, arrays))
 
 
 def _replica_words(replicas: tuple[Replica, ...]) -> list[int]:

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from collectors.errors import FeedError
 from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.feed.states.feed_time import FeedTime
 from collectors.values import Snapshot
 from controller.cluster.cost_map.live import CostMapKeeper, LiveCosts
 from controller.cluster.cost_map.model import CostModel
@@ -24,7 +25,6 @@ from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.common.errors import CostMapError
 from controller.network.intents import RouteSet
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
-from controller.network.paths.service.feed_time import FeedTime
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.errors import MillraceError
 from dataplane.topology.values import Topology

@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.shards.client import ShardedFeed
+from collectors.shards.settings import CollectorLeases
 from controller.common.errors import PathError
 from controller.common.standby.lease import Lease
 from controller.common.standby.pair import Member, ready_once, serve_in_pair
@@ -78,13 +80,21 @@ async def serve(
         database.close()
 
 
+def feed_of(settings: PathServerSettings, topology: Topology) -> FeedClient | ShardedFeed:
+    """Return the reader of the collector, or of several."""
+    several = settings.collectors or settings.feed.split(",")
+    if isinstance(several, CollectorLeases) or len(several) > 1:
+        return ShardedFeed(topology, several, tls=settings.tls, on_wait=LOGGER.warning, on_answer=LOGGER.info)
+    feed = FeedClientSettings(address=settings.feed, tls=settings.tls)
+    return FeedClient(feed, on_wait=LOGGER.warning, on_answer=LOGGER.info)
+
+
 async def _serve(settings: PathServerSettings, lifecycle: Lifecycle[PathServerSettings]) -> None:
     topology = load_topology(settings.topology)
-    feed_settings = FeedClientSettings(address=settings.feed, tls=settings.tls)
     ready = ready_once(ready_promptly(lifecycle.ready))
 
     async def serve_once(lease: Lease | None, stop: asyncio.Event) -> None:
-        async with FeedClient(feed_settings, on_wait=LOGGER.warning, on_answer=LOGGER.info) as feed:
+        async with feed_of(settings, topology) as feed:
             await serve(settings, topology, feed, UtcClock(), stop, on_ready=ready, lease=lease)
 
     await serve_in_pair(settings.standby, Member("paths", settings.listen, LOGGER), serve_once, lifecycle.stop)

@@ -19,7 +19,7 @@ class NameTaker(Protocol):
 
     @property
     def address(self) -> str:
-        """Where it is."""
+        """The gRPC address."""
         ...
 
     async def name_jobs(self, notes: Mapping[int, JobNote]) -> None:

@@ -37,7 +37,7 @@ class LiveCollectors:
         self.live: tuple[LiveCollector, ...] | None = None
         """The live collectors in order of name; None while that is not known yet."""
         self.problem = ""
-        """Why the leases cannot be read, '' if they can."""
+        """Reason for which the leases cannot be read, '' if they can."""
 
     def step(self) -> None:
         """Look at all leases; raise no CollectorError. Without an answer the last live collectors stay."""

@@ -24,7 +24,7 @@ RENEWALS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What a collector tells of itself: its name, the host and port that switches report to, its feed's address."""
+    """A collector as its lease announces it: its name, the host and port that switches report to, its feed's address."""
 
     name: str
     host: str
@@ -49,7 +49,7 @@ class Membership:
         self._due_ns = 0
         self._seen: tuple[int, int] | None = None
         self.problem = ""
-        """Why the lease cannot be taken or renewed, '' if it can."""
+        """Reason for which the lease cannot be taken or renewed, '' if it can."""
 
     @property
     def generation(self) -> int | None:

@@ -34,7 +34,7 @@ _EXPORTED: Final = ("utilisation", "available_bps", "queue_occupancy_frames", "l
 
 @dataclass(frozen=True, slots=True)
 class ShardView:
-    """What a collector said last: its snapshot, the sums behind its links, and how far the reader's clock is ahead."""
+    """Newest state of a collector: its snapshot, the sums behind its links, and how far the reader's clock is ahead."""
 
     snapshot: Snapshot
     windows: NamedWindows
@@ -42,7 +42,7 @@ class ShardView:
 
     @property
     def taken_ns(self) -> int:
-        """When the snapshot was taken, by the reader's clock."""
+        """Time of the snapshot by the reader's clock."""
         return self.snapshot.taken_ns + self.ahead_ns
 
 

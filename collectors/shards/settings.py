@@ -11,7 +11,7 @@ from dataplane.leases.place import EtcdPlace
 
 
 class CollectorLeases(Settings, frozen=True):
-    """Where collectors keep their leases: the same storage in collectors, controller and readers."""
+    """Storage of the leases of collectors, the same in collectors, controller and readers."""
 
     sqlite: str | None = None
     """SQLite file that all of them share, on one machine; leases of pairs may be in it, too."""

@@ -24,7 +24,7 @@ RENEWALS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A collector as its lease announces it: its name, the host and port that switches report to, its feed's address."""
+    """A collector as its lease announces it: name, host and port that switches report to, its feed's address."""
 
     name: str
     host: str

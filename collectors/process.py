@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from collectors.collector import Collector
@@ -247,6 +248,16 @@ def _extras(  # noqa: PLR0917 - what a collector has
         collector.subscribe_drops(history.add_drops)
         extras.append(history)
         undo.callback(history.close)
+        if settings.history.store is not None:
+            from collectors.history.objects.service import LongHistory  # noqa: PLC0415
+
+            store, shard = settings.history.store, settings.shard
+            name = store.shard if shard is None else shard.name or shard.host
+            leases = store.leases or (None if shard is None else shard.leases)
+            folder = Path(settings.history.folder)
+            long = LongHistory(folder, store, name, leases, collector.counters, LOGGER.warning)
+            extras.append(long)
+            undo.callback(long.close)
     if settings.metrics is not None:
         from collectors.metrics.service import MetricsService  # noqa: PLC0415
 

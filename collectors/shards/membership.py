@@ -42,9 +42,10 @@ class Membership:
         *,
         lease_ns: int,
         now_ns: Callable[[], int] = boot_time_ns,
+        prefix: str = PREFIX,
     ) -> None:
         self._storage, self._me, self._lease_ns, self._now_ns = storage, me, lease_ns, now_ns
-        self._key = PREFIX + me.name
+        self._key = prefix + me.name
         self._held: tuple[CollectorRecord, int] | None = None
         self._due_ns = 0
         self._seen: tuple[int, int] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from finsy import P4TableAction, P4TableEntry
@@ -41,7 +42,7 @@ class Shards:
         self.controller = VirtualController.over(self.fabric)
         self.owners = ReportOwners(self.topology, self.controller.report_to)
         for name in SHARDS:
-            self.fabric.host(name).on_frame(lambda frame, _, name=name: self.receive(name, frame))
+            self.fabric.host(name).on_frame(partial(self.receive, name))
         self.merger = SnapshotMerger(self.topology, SETTINGS.state)
         self.share(*SHARDS)
         self.controller.start()
@@ -57,9 +58,9 @@ class Shards:
         port = 32766
         self.owners.take([LiveCollector(name, 1, name, port, f"unix:{name}") for name in live])
 
-    def receive(self, name: str, frame: bytes) -> None:
+    def receive(self, name: str, frame: bytes, _: int) -> None:
         packet = decode_udp_frame(frame)
-        if packet.dst_port == 32766:
+        if packet is not None and packet.dst_port == 32766:
             self.reports[name] += 1
             self.collectors[name].receive(packet.payload)
             self.whole.receive(packet.payload)

@@ -252,6 +252,21 @@ class ShardedFeed:
             raise failed
 
 
+def feed_at(
+    addresses: str,
+    topology: Topology,
+    *,
+    tls: TlsSettings | None = None,
+    on_wait: Callable[[str], None] | None = None,
+    on_answer: Callable[[str], None] | None = None,
+) -> FeedClient | ShardedFeed:
+    """Return the reader of a feed, or of several whose addresses are separated by commas."""
+    several = [address.strip() for address in addresses.split(",")]
+    if len(several) > 1:
+        return ShardedFeed(topology, several, tls=tls, on_wait=on_wait, on_answer=on_answer)
+    return FeedClient(FeedClientSettings(address=addresses, tls=tls), on_wait=on_wait, on_answer=on_answer)
+
+
 async def _ended(task: asyncio.Task[T]) -> None:
     """Cancel a task and wait for its end."""
     task.cancel()

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Final
 
-from collectors.feed.client import FeedClient, FeedClientSettings
-from collectors.shards.client import ShardedFeed
-from collectors.shards.settings import CollectorLeases
+from collectors.feed.client import FeedClient
+from collectors.shards.client import ShardedFeed, feed_at
 from controller.common.errors import PathError
 from controller.common.standby.lease import Lease
 from controller.common.standby.pair import Member, ready_once, serve_in_pair
@@ -82,11 +81,10 @@ async def serve(
 
 def feed_of(settings: PathServerSettings, topology: Topology) -> FeedClient | ShardedFeed:
     """Return the reader of the collector, or of several."""
-    several = settings.collectors or settings.feed.split(",")
-    if isinstance(several, CollectorLeases) or len(several) > 1:
-        return ShardedFeed(topology, several, tls=settings.tls, on_wait=LOGGER.warning, on_answer=LOGGER.info)
-    feed = FeedClientSettings(address=settings.feed, tls=settings.tls)
-    return FeedClient(feed, on_wait=LOGGER.warning, on_answer=LOGGER.info)
+    tls, warn, tell = settings.tls, LOGGER.warning, LOGGER.info
+    if settings.collectors is not None:
+        return ShardedFeed(topology, settings.collectors, tls=tls, on_wait=warn, on_answer=tell)
+    return feed_at(settings.feed, topology, tls=tls, on_wait=warn, on_answer=tell)
 
 
 async def _serve(settings: PathServerSettings, lifecycle: Lifecycle[PathServerSettings]) -> None:

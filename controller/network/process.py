@@ -131,7 +131,7 @@ async def serve(
             name = f"the path server at {settings.path_server}"
             subscribers.append(Subscriber(name, path_server.note_links, LOGGER.warning, LOGGER.info))
         if collector is not None:
-            name = "the collectors" if settings.collector is None else f"the collector at {settings.collector}"
+            name = "a collector" if settings.collector is None else f"the collector at {settings.collector}"
             subscribers.append(Subscriber(name, collector.note_links, LOGGER.warning, LOGGER.info))
         watchers = port_watchers(settings, topology, daemon.links)
         sharing = _sharing(settings, topology, daemon)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 from pathlib import Path
@@ -58,6 +59,14 @@ class Moto:
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait()
+
+    def pause(self) -> None:
+        """Let requests wait."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def release(self) -> None:
+        """Answer again."""
+        self._process.send_signal(signal.SIGCONT)
 
     def settings(self, **more: object) -> ObjectStoreSettings:
         """Return settings of the bucket."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from collectors.errors import FeedError
 from collectors.feed.client import FeedClient, FeedClientSettings
@@ -19,11 +19,13 @@ from collectors.feed.states.feed_time import FeedTime
 from collectors.record_columns import RecordColumns
 from collectors.settings import StateSettings
 from collectors.shards.following import live_collectors
-from collectors.shards.merging import ShardView, SnapshotMerger
 from collectors.shards.settings import CollectorLeases
 from collectors.values import FlowMove, JobNote, LinkStatus, NetworkSignals, Snapshot
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.topology.values import LinkKey, Topology
+
+if TYPE_CHECKING:
+    from collectors.shards.merging import ShardView
 
 T = TypeVar("T")
 
@@ -54,6 +56,8 @@ class ShardedFeed:
         """Find collectors by their leases, or at these addresses; their `state` has the same settings."""
         self._collectors, self._tls = collectors, tls
         self._on_wait, self._on_answer, self._now_ns = on_wait, on_answer, now_ns
+        from collectors.shards.merging import SnapshotMerger  # noqa: PLC0415 - loads numpy
+
         self._merger = SnapshotMerger(topology, state)
         self._views: dict[tuple[str, int], ShardView] = {}
         self._clocks: dict[str, FeedTime] = {}
@@ -165,6 +169,8 @@ class ShardedFeed:
         return True
 
     async def _keep(self, feed: FeedClient, snapshot: Snapshot) -> None:
+        from collectors.shards.merging import ShardView  # noqa: PLC0415 - loads numpy
+
         clock = self._clocks.setdefault(feed.address, FeedTime())
         clock.observe(snapshot.taken_ns, self._now_ns())
         # A collector that has restarted begins another view: what its predecessor knew stays until it is old.

@@ -21,9 +21,13 @@ def check_sharing(topology: Topology, watches: Sequence[Watch]) -> None:
     if topology.collector is None:
         raise ControllerError(f"collectors: topology {topology.name} names no collector, the first of them")
     for number, watch in enumerate(watches):
-        if watch.mode == "xd":
-            # A switch recognises reports to one collector only: in this mode it would report on the others'.
-            raise ControllerError(f"watches[{number}]: mode xd has one collector only; leave out collectors")
+        if watch.mode != "md":
+            # Hops of one packet would report to different collectors, each of which would miss the others' as losses;
+            # and in mode xd a switch, which recognises reports to one collector only, would report on the others'.
+            raise ControllerError(
+                f"watches[{number}]: mode {watch.mode} needs all reports of a packet in one collector: use mode md, or"
+                " leave out collectors"
+            )
 
 
 class ReportOwners:

@@ -16,7 +16,7 @@ from collectors.shards.values import LiveCollector
 from collectors.values import Snapshot
 from controller.common.errors import ControllerError
 from controller.network.report_owners import ReportOwners, check_sharing
-from controller.network.tables.telemetry.int_watch import Watch
+from controller.network.tables.telemetry.int_watch import Mode, Watch
 from controller.network.virtual import VirtualController
 from dataplane.fabric.hosts import flow_between
 from dataplane.fabric.virtual.fabric import VirtualFabric
@@ -169,9 +169,10 @@ def test_collector_of_another_topology_gets_nothing(caplog: pytest.LogCaptureFix
     assert "collector c9: topology leaf-spine-2-4-2 has no host elsewhere" in caplog.text
 
 
-def test_export_from_every_hop_needs_one_collector() -> None:
-    with pytest.raises(ControllerError, match=r"^watches\[1\]: mode xd has one collector only"):
-        check_sharing(leaf_spine(1, 1, 1), [Watch(), Watch(mode="xd")])
+@pytest.mark.parametrize("mode", ["xd", "mx", "hop-by-hop"])
+def test_reports_of_every_hop_need_one_collector(mode: Mode) -> None:
+    with pytest.raises(ControllerError, match=rf"^watches\[1\]: mode {mode} needs all reports of a packet in one"):
+        check_sharing(leaf_spine(1, 1, 1), [Watch(), Watch(mode=mode)])
 
 
 def targets(shards: Shards) -> dict[str, int]:

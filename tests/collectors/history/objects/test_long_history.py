@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,20 +11,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from collectors.counters import Count, Counters
 from collectors.errors import HistoryError
 from collectors.history.files import listing, note_uploaded, uploaded
 from collectors.history.objects.bucket import Bucket
 from collectors.history.objects.compaction import Compactor, days_in
 from collectors.history.objects.keys import compacted_name
 from collectors.history.objects.query import bucket_at, query_objects
+from collectors.history.objects.service import LongHistory
 from collectors.history.objects.settings import ObjectStoreSettings
 from collectors.history.objects.upload import Uploader
 from collectors.history.retention import HistoryKeeper
 from collectors.history.schema import TABLES
 from collectors.history.settings import HistorySettings, Tier
 from collectors.history.writer import HistoryWriter
+from collectors.shards.settings import CollectorLeases
 from tests.collectors.history.objects.moto_process import ENVIRONMENT, Moto
 from tests.collectors.history.samples import NOON_S, S_NS, link, links_at, maker
+from tests.waiting import finish_within, until
 
 DAY_S = 86_400
 SUM = "select shard, count(*), sum(delay_mean_ns) from links group by shard order by shard"
@@ -247,3 +252,51 @@ def test_endpoints_are_encrypted_or_say_that_they_are_not(endpoint: str, complai
 
 def test_every_table_has_days(tmp_path: Path, bucket: Bucket) -> None:
     assert [days_in(bucket, table) for table in TABLES.values()] == [[]] * len(TABLES)
+
+
+def test_service_uploads_until_it_is_cancelled(
+    tmp_path: Path, bucket: Bucket, settings: ObjectStoreSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    history(tmp_path, range(120))
+    counters, leases = Counters(), CollectorLeases(sqlite=str(tmp_path / "leases"))
+    quick = msgspec.structs.replace(settings, retry_ns=10_000_000)
+
+    async def scenario() -> None:
+        service = LongHistory(tmp_path, quick, "a", leases, counters, pytest.fail)
+        running = asyncio.create_task(service.run())
+        await until(lambda: counters[Count.HISTORY_UPLOADED] == 2)
+        history(tmp_path, range(120, 180))
+        await until(lambda: counters[Count.HISTORY_UPLOADED] == 3)
+        running.cancel()
+        await asyncio.wait((running,))
+
+    asyncio.run(finish_within(scenario(), 60))
+    assert rows(bucket) == [("a", 36, sum(range(1, 181, 5)))]
+
+
+def test_store_that_is_away_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    history(tmp_path, range(60))
+    counters, problems = Counters(), list[str]()
+    away = ObjectStoreSettings(bucket="long", endpoint="http://127.0.0.1:1", retry_ns=10_000_000, compact=False)
+
+    async def scenario() -> None:
+        running = asyncio.create_task(LongHistory(tmp_path, away, "a", None, counters, problems.append).run())
+        await until(lambda: counters[Count.OBJECT_STORE_FAILED] >= 3)
+        running.cancel()
+        await asyncio.wait((running,))
+
+    asyncio.run(finish_within(scenario(), 60))
+    assert len(problems) == 1
+    assert "EXAMPLEKEY" not in problems[0]
+
+
+def test_command_without_credentials_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(HistoryError, match=r"^object store: no credentials: neither AWS_ACCESS_KEY_ID"):
+        bucket_at("s3://long/millrace")

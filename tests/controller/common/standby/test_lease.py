@@ -117,6 +117,14 @@ class Failing(LeaseStorage):
             raise StorageError("it is away")
 
 
+def test_keys_below_a_prefix_are_listed(storages: list[LeaseStorage]) -> None:
+    one, other = storages
+    revision = one.write({"c/a": b"1", "c/b": b"2", "c": b"3", "d/a": b"4", "C/a": b"5", "c%a": b"6"}, {})
+    assert revision is not None
+    assert other.below("c/") == {"c/a": Entry(b"1", revision), "c/b": Entry(b"2", revision)}
+    assert other.below("e/") == {}
+
+
 def test_one_is_active_and_the_other_knows_it(pair: tuple[Lease, Lease]) -> None:
     active, standby = pair
     assert active.check() == active.status().token

@@ -61,6 +61,7 @@ class ShardedFeed:
         self._merger = SnapshotMerger(topology, state)
         self._views: dict[tuple[str, int], ShardView] = {}
         self._clocks: dict[str, FeedTime] = {}
+        self._misfits: dict[tuple[str, int], str] = {}
         self._feeds: dict[str, FeedClient] = {}
         self._changed = asyncio.Event()
         self._stack = AsyncExitStack()
@@ -149,10 +150,26 @@ class ShardedFeed:
         now_ns = self._now_ns()
         for key in [key for key, view in self._views.items() if now_ns - view.taken_ns > _FORGET_NS]:
             del self._views[key]
+            self._misfits.pop(key, None)
         if not self._views:
             raise FeedError("no collector has sent a state lately")
-        views = sorted(self._views.values(), key=lambda view: view.taken_ns)
-        return self._merger.merged(views, max(view.taken_ns for view in views))
+        views = sorted(self._views.items(), key=lambda item: item[1].taken_ns)
+        newest = views[-1][1]
+        fitting = [view for key, view in views if self._fits(key, view, newest)]
+        if not fitting:
+            raise FeedError(f"no collector's state fits: {'; '.join(self._misfits.values())}")
+        return self._merger.merged(fitting, newest.taken_ns)
+
+    def _fits(self, key: tuple[str, int], view: ShardView, newest: ShardView) -> bool:
+        """Return whether a view can be merged; one that cannot is left out, and told of once."""
+        problem = self._merger.misfit(view, newest)
+        if problem is None:
+            return True
+        if key not in self._misfits:
+            self._misfits[key] = f"collector at {key[0]}: {problem}"
+            if self._on_wait is not None:
+                self._on_wait(f"{self._misfits[key]}: it is left out")
+        return False
 
     async def _read(self, feed: FeedClient, interval_ns: int) -> AsyncGenerator[None, None]:
         """Keep a collector's newest state, and yield whenever there is one."""

@@ -14,7 +14,7 @@ from collectors.errors import CollectorError
 from collectors.shards.membership import record_of
 from collectors.shards.values import PREFIX, CollectorRecord, LiveCollector
 from dataplane.clock import boot_time_ns
-from dataplane.leases.storage import LeaseStorage
+from dataplane.leases.storage import Entry, LeaseStorage
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +43,25 @@ class LiveCollectors:
         """Look at all leases; raise no CollectorError. Without an answer the last live collectors stay."""
         try:
             entries = self._storage.below(PREFIX)
-            records = {key: record_of(key.removeprefix(PREFIX), entry) for key, entry in entries.items()}
         except CollectorError as error:
             self.problem, self._is_blind = str(error), True
             return
-        now_ns, before = self._now_ns(), self._seen
+        now_ns, before, self.problem = self._now_ns(), self._seen, ""
         self._seen = {}
         for key, entry in entries.items():
-            last = before.get(key)
-            if last is None or last.revision != entry.revision:
-                is_certain = last is not None or self._has_looked
-                self._seen[key] = _Seen(records[key], entry.revision, now_ns, is_certain)
-            elif self._is_blind:
-                self._seen[key] = _Seen(last.record, last.revision, now_ns, last.is_certain)
-            else:
-                self._seen[key] = last
-        self.problem, self._has_looked, self._is_blind = "", True, False
+            try:
+                self._seen[key] = self._looked_at(key, entry, before.get(key), now_ns)
+            except CollectorError as error:
+                # One that cannot be read, as of a later version, is left out: the others go on.
+                self.problem = str(error)
+        self._has_looked, self._is_blind = True, False
         self._judge(now_ns)
+
+    def _looked_at(self, key: str, entry: Entry, last: _Seen | None, now_ns: int) -> _Seen:
+        if last is None or last.revision != entry.revision:
+            is_certain = last is not None or self._has_looked
+            return _Seen(record_of(key.removeprefix(PREFIX), entry), entry.revision, now_ns, is_certain)
+        return _Seen(last.record, last.revision, now_ns, last.is_certain) if self._is_blind else last
 
     def _judge(self, now_ns: int) -> None:
         live = {

@@ -15,7 +15,6 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from collectors.errors import FeedError
 from collectors.feed.windows.windows import NamedWindows
 from collectors.settings import StateSettings
 from collectors.state.link_states import LinkColumns, LinkStates, link_states_of
@@ -56,10 +55,7 @@ class SnapshotMerger:
         self._newest_ns: Integers = np.full(len(self._places), UNKNOWN, np.int64)
 
     def merged(self, views: Sequence[ShardView], now_ns: int) -> Snapshot:
-        """Return the state at a time of the reader's clock; raise FeedError for a collector of another fabric.
-
-        Of each view the newest comes last.
-        """
+        """Return the state at a time of the reader's clock, of views that fit together (`misfit`), the newest last."""
         links = self._links(views, now_ns)
         paths = [(columns_of(view.snapshot.paths), max(now_ns - view.taken_ns, 0)) for view in views]
         parts = [view.snapshot for view in views]
@@ -76,6 +72,15 @@ class SnapshotMerger:
             },
             {key: status for part in parts for key, status in part.statuses.items()},
         )
+
+    def misfit(self, view: ShardView, newest: ShardView) -> str | None:
+        """Return why a view cannot be merged with the newest one, None if it can."""
+        if view.windows.places.keys() != self._places.keys():
+            return f"its links are not those of topology {self._topology.name}"
+        own, others = view.windows.windows, newest.windows.windows
+        if (own.window_ns, own.tx_window_ns) != (others.window_ns, others.tx_window_ns):
+            return "its state has another window or tx_window than the others'"
+        return None
 
     def _links(self, views: Sequence[ShardView], now_ns: int) -> LinkStates:
         first_ns = views[0].ahead_ns
@@ -95,8 +100,6 @@ class SnapshotMerger:
         """Return windows in the topology's order of links."""
         if list(named.places) == list(self._places):
             return named.windows
-        if named.places.keys() != self._places.keys():
-            raise FeedError(f"a collector has links that topology {self._topology.name} lacks, or lacks some of its")
         order = np.array([self._places[key] for key in named.places], np.int64)
         windows = named.windows
         return replace(

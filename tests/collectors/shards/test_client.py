@@ -20,6 +20,7 @@ from collectors.shards.settings import CollectorLeases
 from collectors.values import LinkCondition, LinkStatus, Snapshot
 from dataplane.clock import MonotonicClock
 from dataplane.leases.sqlite import SqliteLeases
+from dataplane.topology.families import leaf_spine
 from dataplane.topology.values import LinkKey
 from tests.collectors.reports import Reporter, build_topology, long_way
 from tests.controller.common.standby.test_lease import Time
@@ -156,5 +157,35 @@ def test_state_without_any_collector_is_an_error(folder: Path) -> None:
         async with ShardedFeed(build_topology(), [f"unix:{folder}/a", f"unix:{folder}/b"]) as feed:
             with pytest.raises(FeedError, match=f"^no collector answers: unix:{folder}/a, unix:{folder}/b$"):
                 await feed.snapshot()
+
+    asyncio.run(finish_within(scenario(), BOUND_S))
+
+
+def test_collector_that_does_not_fit_is_left_out_and_told(folder: Path) -> None:
+    async def scenario() -> None:
+        one, other = (Shard(folder, name) for name in "ab")
+        short = StateSettings(window_ns=1000 * MS)
+        other.collector = Collector(build_topology(), MonotonicClock(), CollectorSettings(state=short))
+        told = list[str]()
+        addresses = [one.address, other.address]
+        async with (
+            one.serving(),
+            other.serving(),
+            ShardedFeed(build_topology(), addresses, state=LONG, on_wait=told.append) as feed,
+        ):
+            reported(one, 3)
+            await until_received(feed, 3)
+            await until(lambda: bool(told))
+            assert "its state has another window or tx_window than the others': it is left out" in told[0]
+
+    asyncio.run(finish_within(scenario(), BOUND_S))
+
+
+def test_collector_of_another_fabric_is_left_out(folder: Path) -> None:
+    async def scenario() -> None:
+        one = Shard(folder, "a")
+        async with one.serving(), ShardedFeed(leaf_spine(1, 1, 1), [one.address, f"unix:{folder}/b"]) as feed:
+            with pytest.raises(FeedError, match=f"{one.address}: its links are not those of topology leaf-spine-1-1-1"):
+                await anext(feed.snapshots(10 * MS))
 
     asyncio.run(finish_within(scenario(), BOUND_S))

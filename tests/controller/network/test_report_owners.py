@@ -17,7 +17,7 @@ from collectors.values import Snapshot
 from controller.common.errors import ControllerError
 from controller.network.report_owners import ReportOwners, check_sharing
 from controller.network.tables.telemetry.int_watch import Mode, Watch
-from controller.network.virtual import VirtualController
+from controller.network.virtual import NO_HELLOS, VirtualController
 from dataplane.fabric.hosts import flow_between
 from dataplane.fabric.virtual.fabric import VirtualFabric
 from dataplane.topology.families import leaf_spine
@@ -39,7 +39,7 @@ class Shards:
         self.whole = self.new_collector()
         self.collectors = {name: self.new_collector() for name in SHARDS}
         self.reports = dict.fromkeys(SHARDS, 0)
-        self.controller = VirtualController.over(self.fabric)
+        self.controller = VirtualController.over(self.fabric, hellos=NO_HELLOS)
         self.owners = ReportOwners(self.topology, self.controller.report_to)
         for name in SHARDS:
             self.fabric.host(name).on_frame(partial(self.receive, name))
@@ -48,7 +48,7 @@ class Shards:
         self.controller.start()
         pairs = [(src, dst) for src in ("h2", "h4", "h6", "h8") for dst in ("h2", "h4", "h6", "h8") if src != dst]
         for number, (src, dst) in enumerate(pairs, 1):
-            self.fabric.start_flow(src, flow_between(self.topology, number, src, dst, rate_bps=2_000_000))
+            self.fabric.start_flow(src, flow_between(self.topology, number, src, dst, rate_bps=1_500_000))
 
     def new_collector(self) -> Collector:
         return Collector(self.topology, self.fabric.clock, SETTINGS)

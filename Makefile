@@ -1,6 +1,7 @@
 # Two commands do all set-up on a fresh Debian or Ubuntu: `make demo` and `make test`.
 # All Python packages go into .venv; p4runtime-shell, whose pins clash with ours, into .venv-shell; Ray, for `make deep`,
-# into .venv-ray, Spark into .venv-spark, an object store into .venv-s3; those of other Python versions, for `make pythons`, into .venv-3.12 and so on.
+# into .venv-ray, Spark into .venv-spark, an object store for tests into .venv-s3; those of other Python versions, for
+# `make pythons`, into .venv-3.12 and so on.
 
 SHELL := bash
 PYTHON ?= python3

@@ -61,6 +61,7 @@ class ShardedFeed:
         self._merger = SnapshotMerger(topology, state)
         self._views: dict[tuple[str, int], ShardView] = {}
         self._clocks: dict[str, FeedTime] = {}
+        self._taken_ns: dict[tuple[str, int], int] = {}
         self._misfits: dict[tuple[str, int], str] = {}
         self._feeds: dict[str, FeedClient] = {}
         self._changed = asyncio.Event()
@@ -150,6 +151,7 @@ class ShardedFeed:
         now_ns = self._now_ns()
         for key in [key for key, view in self._views.items() if now_ns - view.taken_ns > _FORGET_NS]:
             del self._views[key]
+            self._taken_ns.pop(key, None)
             self._misfits.pop(key, None)
         if not self._views:
             raise FeedError("no collector has sent a state lately")
@@ -188,10 +190,18 @@ class ShardedFeed:
     async def _keep(self, feed: FeedClient, snapshot: Snapshot) -> None:
         from collectors.shards.merging import ShardView  # noqa: PLC0415 - loads numpy
 
+        key, now_ns = (feed.address, feed.epoch), self._now_ns()
+        if snapshot.taken_ns < self._taken_ns.get(key, 0):
+            return  # a stream's state that a newer one, asked for out of turn, has overtaken
+        self._taken_ns[key] = snapshot.taken_ns
         clock = self._clocks.setdefault(feed.address, FeedTime())
-        clock.observe(snapshot.taken_ns, self._now_ns())
+        clock.observe(snapshot.taken_ns, now_ns)
+        # Before the next answer is waited for: meanwhile another state may be observed.
+        ahead_ns = min(clock.offset_ns, now_ns - snapshot.taken_ns)
         # A collector that has restarted begins another view: what its predecessor knew stays until it is old.
-        self._views[feed.address, feed.epoch] = ShardView(snapshot, await feed.link_windows(), clock.offset_ns)
+        windows = await feed.link_windows()
+        if self._taken_ns.get(key) == snapshot.taken_ns:
+            self._views[key] = ShardView(snapshot, windows, ahead_ns)
 
     async def _follow(self, leases: CollectorLeases) -> None:
         try:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -187,5 +189,29 @@ def test_collector_of_another_fabric_is_left_out(folder: Path) -> None:
         async with one.serving(), ShardedFeed(leaf_spine(1, 1, 1), [one.address, f"unix:{folder}/b"]) as feed:
             with pytest.raises(FeedError, match=f"{one.address}: its links are not those of topology leaf-spine-1-1-1"):
                 await anext(feed.snapshots(10 * MS))
+
+    asyncio.run(finish_within(scenario(), BOUND_S))
+
+
+def test_overtaken_state_is_left_out_and_moves_no_clock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state that a stopped collector had sent arrives after newer ones."""
+
+    async def scenario() -> None:
+        one = Shard(folder, "a")
+        async with one.serving(), ShardedFeed(build_topology(), [one.address, f"unix:{folder}/b"], state=LONG) as feed:
+            newest = await feed.snapshot()
+            client = feed.feeds[one.address]
+            whole = client.snapshot
+
+            async def overtaken() -> Snapshot:
+                return replace(await whole(), taken_ns=1)
+
+            monkeypatch.setattr(client, "snapshot", overtaken)
+            reported(one, 3)
+            assert (await feed.snapshot()).reporters == newest.reporters
+            monkeypatch.undo()
+            later = await feed.snapshot()
+            assert newest.taken_ns <= later.taken_ns <= time.monotonic_ns()
+            assert sum(state.received for state in later.reporters.values()) == 3
 
     asyncio.run(finish_within(scenario(), BOUND_S))

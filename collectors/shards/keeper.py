@@ -41,6 +41,7 @@ class ShardKeeper:
         self._storage = open_leases(leases.sqlite, leases.etcd, timeout_s, CollectorError)
         self._membership = Membership(self._storage, me, lease_ns=settings.lease_ns)
         self._live = LiveCollectors(self._storage)
+        self._lapses = self._doubt = 0
         self._end = threading.Event()
         self._thread: threading.Thread | None = None
         self._failure: Exception | None = None
@@ -95,11 +96,18 @@ class ShardKeeper:
             self._failure = error
 
     def _end_accounts_of_others(self) -> None:
-        """End the accounts of switches that another collector has, as long as it has them: late reports may come."""
-        live = self._live.live
+        """End the accounts of switches that another collector has, as long as it has them: late reports may come.
+
+        Others may see this collector dead when it does not. So after a late renewal all accounts are ended, for a lease.
+        """
+        live, nodes = self._live.live, self._topology.switch
+        if self._membership.lapses != self._lapses:
+            self._lapses, self._doubt = self._membership.lapses, LOOKS
+        if self._doubt:
+            self._doubt -= 1
+            self._collector.end_accounts({node.node_id for node in nodes.values()})
         if not live:
             return
-        nodes = self._topology.switch
         owners = assigned(nodes, [collector.name for collector in live])
         others = {nodes[switch].node_id for switch, owner in owners.items() if owner != self._me.name}
         self._collector.end_accounts(others)

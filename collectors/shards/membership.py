@@ -49,6 +49,9 @@ class Membership:
         self._held: tuple[CollectorRecord, int] | None = None
         self._due_ns = 0
         self._seen: tuple[int, int] | None = None
+        self._sent_ns = 0
+        self.lapses = 0
+        """Number of renewals that came so late that others may have taken this collector for dead."""
         self.problem = ""
         """Reason for which the lease cannot be taken or renewed, '' if it can."""
 
@@ -107,7 +110,9 @@ class Membership:
         self._held = None if written is None else (record, written)
         self._due_ns = sent_ns + self._lease_ns // RENEWALS
         if written is not None:
-            self.problem = ""
+            # Others time by their own clocks how long the key has not changed: the last part is the margin.
+            self.lapses += self._now_ns() - self._sent_ns >= self._lease_ns - self._lease_ns // RENEWALS
+            self._sent_ns, self.problem = sent_ns, ""
 
     def _record(self, generation: int) -> CollectorRecord:
         me = self._me

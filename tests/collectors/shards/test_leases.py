@@ -86,6 +86,18 @@ def test_leases_given_back_end_at_once(storage: Failing) -> None:
     assert again.generation == 2
 
 
+def test_late_renewals_are_lapses(storage: Failing) -> None:
+    clock = Time()
+    first = member(storage, "c1", clock)
+    first.step()
+    begun = first.lapses
+    pass_ms(clock, 3000, first)
+    assert first.lapses == begun
+    clock.pass_ms(900)
+    first.step()
+    assert (first.lapses, first.generation) == (begun + 1, 1)
+
+
 def test_newcomer_waits_until_it_knows_who_lives(storage: Failing) -> None:
     clock = Time()
     first, dead = (member(storage, name, clock) for name in ("c1", "c2"))

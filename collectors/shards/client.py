@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
@@ -34,6 +35,15 @@ _ANSWER_S: Final = 0.5
 _FORGET_NS: Final = 15_000_000_000
 """Longer than any of its links and flows counts."""
 _WAITING: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    """A state of a collector's process, and how far this machine's clock is ahead of the collector's."""
+
+    key: tuple[str, int]
+    snapshot: Snapshot
+    ahead_ns: int
 
 
 class ShardedFeed:
@@ -175,33 +185,59 @@ class ShardedFeed:
 
     async def _read(self, feed: FeedClient, interval_ns: int) -> AsyncGenerator[None, None]:
         """Keep a collector's newest state, and yield whenever there is one."""
-        async with aclosing(feed.snapshots(interval_ns)) as snapshots:
-            async for snapshot in snapshots:
+        newest: asyncio.Queue[_Observed] = asyncio.Queue(1)
+        draining = asyncio.create_task(self._drain(feed, interval_ns, newest))
+        try:
+            while True:
+                arriving = asyncio.create_task(newest.get())
+                await asyncio.wait((draining, arriving), return_when=asyncio.FIRST_COMPLETED)
+                if not arriving.done():
+                    await _ended(arriving)
+                    draining.result()
+                    return
                 try:
-                    await self._keep(feed, snapshot)
+                    await self._complete(feed, arriving.result())
                 except FeedError:
                     continue  # it ended in between: the stream waits for it, and says so
                 yield
+        finally:
+            await _ended(draining)
+
+    async def _drain(self, feed: FeedClient, interval_ns: int, newest: asyncio.Queue[_Observed]) -> None:
+        """Read a collector's stream, so that no states wait in it, which would be old when their turn comes."""
+        async with aclosing(feed.snapshots(interval_ns)) as snapshots:
+            async for snapshot in snapshots:
+                observed = self._observe(feed, snapshot)
+                if observed is None:
+                    continue
+                if newest.full():
+                    newest.get_nowait()
+                newest.put_nowait(observed)
 
     async def _look(self, feed: FeedClient) -> bool:
-        await self._keep(feed, await feed.snapshot())
+        observed = self._observe(feed, await feed.snapshot())
+        if observed is not None:
+            await self._complete(feed, observed)
         return True
 
-    async def _keep(self, feed: FeedClient, snapshot: Snapshot) -> None:
-        from collectors.shards.merging import ShardView  # noqa: PLC0415 - loads numpy
-
+    def _observe(self, feed: FeedClient, snapshot: Snapshot) -> _Observed | None:
+        """Return a state that has arrived now with its collector's clock, None for one that a newer has overtaken."""
         key, now_ns = (feed.address, feed.epoch), self._now_ns()
         if snapshot.taken_ns < self._taken_ns.get(key, 0):
-            return  # a stream's state that a newer one, asked for out of turn, has overtaken
+            return None
         self._taken_ns[key] = snapshot.taken_ns
         clock = self._clocks.setdefault(feed.address, FeedTime())
         clock.observe(snapshot.taken_ns, now_ns)
-        # Before the next answer is waited for: meanwhile another state may be observed.
-        ahead_ns = min(clock.offset_ns, now_ns - snapshot.taken_ns)
-        # A collector that has restarted begins another view: what its predecessor knew stays until it is old.
-        windows = await feed.link_windows()
-        if self._taken_ns.get(key) == snapshot.taken_ns:
-            self._views[key] = ShardView(snapshot, windows, ahead_ns)
+        return _Observed(key, snapshot, min(clock.offset_ns, now_ns - snapshot.taken_ns))
+
+    async def _complete(self, feed: FeedClient, observed: _Observed) -> None:
+        """Keep a state with the sums behind its links, unless a newer one has been kept meanwhile."""
+        from collectors.shards.merging import ShardView  # noqa: PLC0415 - loads numpy
+
+        windows, before = await feed.link_windows(), self._views.get(observed.key)
+        if before is None or before.snapshot.taken_ns <= observed.snapshot.taken_ns:
+            # A collector that has restarted begins another view: what its predecessor knew stays until it is old.
+            self._views[observed.key] = ShardView(observed.snapshot, windows, observed.ahead_ns)
 
     async def _follow(self, leases: CollectorLeases) -> None:
         try:

@@ -98,7 +98,7 @@ class ShardKeeper:
     def _end_accounts_of_others(self) -> None:
         """End the accounts of switches that another collector has, as long as it has them: late reports may come.
 
-        Others may see this collector dead when it does not. So after a late renewal all accounts are ended, for a lease.
+        Others may see this collector dead when it does not: after a late renewal all accounts are ended, for a lease.
         """
         live, nodes = self._live.live, self._topology.switch
         if self._membership.lapses != self._lapses:

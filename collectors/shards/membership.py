@@ -49,7 +49,7 @@ class Membership:
         self._held: tuple[CollectorRecord, int] | None = None
         self._due_ns = 0
         self._seen: tuple[int, int] | None = None
-        self._sent_ns = 0
+        self._sent_ns = self._tried = 0
         self.lapses = 0
         """Number of renewals that came so late that others may have taken this collector for dead."""
         self.problem = ""
@@ -89,6 +89,7 @@ class Membership:
         self._write(msgspec.structs.replace(record, renewals=record.renewals + 1), revision)
         if self._held is None:
             self._seen = None
+            self._look()
 
     def _look(self) -> None:
         entry, now_ns = self._storage.read([self._key]).get(self._key), self._now_ns()
@@ -96,6 +97,10 @@ class Membership:
             self._write(self._record(1), ABSENT)
             return
         record = record_of(self._me.name, entry)
+        if record.feed and record.generation == self._tried:
+            # Ours: the answer to an earlier write was lost, but not the write.
+            self._write(msgspec.structs.replace(record, renewals=record.renewals + 1), entry.revision)
+            return
         if self._seen is None or self._seen[0] != entry.revision:
             self._seen = entry.revision, now_ns
         if not record.feed or now_ns - self._seen[1] >= record.lease_ns:
@@ -104,7 +109,8 @@ class Membership:
             self.problem = f"collector {self._me.name}: another process, with its feed at {record.feed}, has this name"
 
     def _write(self, record: CollectorRecord, revision: int) -> None:
-        sent_ns = self._now_ns()
+        # No two processes write one generation: each write depends on the revision before it.
+        sent_ns, self._tried = self._now_ns(), record.generation
         changes = {self._key: msgspec.msgpack.encode(record)}
         written = self._storage.write(changes, {self._key: revision}, durable=record.renewals == 0)
         self._held = None if written is None else (record, written)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,14 @@ from tests.controller.common.standby.test_lease import LEASE_NS, Time
 class Failing(SqliteLeases):
     """A storage that fails on demand."""
 
-    is_away = False
+    is_away = loses_answers = False
+
+    def write(self, changes: Mapping[str, bytes], expected: Mapping[str, int], *, durable: bool = False) -> int | None:
+        """Write, and lose the answer on demand."""
+        revision = super().write(changes, expected, durable=durable)
+        if self.loses_answers:
+            raise CollectorError("no answer")
+        return revision
 
     def below(self, prefix: str) -> dict[str, Entry]:
         """Read, or fail."""
@@ -136,6 +143,20 @@ def test_storage_that_is_away_ends_no_lease(storage: Failing) -> None:
     assert live.problem == ""
     clock.pass_ms(1100)
     assert names(live) == []
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_lost_answers_lose_no_lease(storage: Failing, begun: bool) -> None:
+    clock = Time()
+    first = member(storage, "c1", clock)
+    if begun:
+        first.step()
+    storage.loses_answers = True
+    pass_ms(clock, 400, first)
+    assert first.problem == "no answer"
+    storage.loses_answers = False
+    pass_ms(clock, 300, first)
+    assert (first.generation, first.problem) == (1, "")
 
 
 def test_second_process_of_a_name_waits_for_the_first(storage: Failing) -> None:

@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -62,19 +63,22 @@ class LongHistory:
 
     async def run(self) -> None:
         """Upload and compact until cancelled."""
-        works = [asyncio.to_thread(self._repeat, self._upload, self._settings.retry_ns)]
+        works: list[tuple[Callable[[], None], int]] = [(self._upload, self._settings.retry_ns)]
         if self._settings.compact:
-            works.append(asyncio.to_thread(self._repeat, self._compact, self._settings.compact_every_ns))
+            works.append((self._compact, self._settings.compact_every_ns))
         if self._membership is not None:
-            works.append(asyncio.to_thread(self._repeat, self._membership.step, _LEASE_NS // 10))
-        working = asyncio.gather(*works)
-        try:
-            await asyncio.shield(working)
-        finally:
-            self._end.set()
-            # A thread cannot be cancelled; each ends within the store's timeout.
-            await asyncio.wait((working,))
-            self.close()
+            works.append((self._membership.step, _LEASE_NS // 10))
+        loop = asyncio.get_running_loop()
+        # Threads of their own: those that all share would be taken for good.
+        with ThreadPoolExecutor(len(works), thread_name_prefix="long history") as threads:
+            working = asyncio.gather(*(loop.run_in_executor(threads, self._repeat, *work) for work in works))
+            try:
+                await asyncio.shield(working)
+            finally:
+                self._end.set()
+                # A thread cannot be cancelled; each ends within the store's timeout.
+                await asyncio.wait((working,))
+                self.close()
 
     def close(self) -> None:
         """Give the lease back and close its storage."""

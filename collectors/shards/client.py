@@ -35,6 +35,7 @@ _ANSWER_S: Final = 0.5
 _FORGET_NS: Final = 15_000_000_000
 """Longer than any of its links and flows counts."""
 _WAITING: Final = 64
+_AGAIN_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,17 +278,20 @@ class ShardedFeed:
     async def _pump_all(
         self, watch: Callable[[FeedClient], AsyncGenerator[T, None]], queue: asyncio.Queue[T | Exception]
     ) -> None:
-        """Put what the streams of all present collectors yield into a queue, and an error that ends one of them."""
+        """Put what the streams of all present collectors yield into a queue; begin those again that end in an error."""
 
         async def pump(feed: FeedClient) -> None:
-            try:
-                async with aclosing(watch(feed)) as stream:
-                    async for news in stream:
-                        await queue.put(news)
-            except FeedError as error:
-                # The stream of a collector that is no longer used ends with its connection.
-                if feed in self._feeds.values():
-                    await queue.put(error)
+            # The stream of a collector that is no longer used ends with its connection.
+            while feed in self._feeds.values():
+                try:
+                    async with aclosing(watch(feed)) as stream:
+                        async for news in stream:
+                            await queue.put(news)
+                except FeedError as error:
+                    # As of another version: the others go on without it.
+                    if feed in self._feeds.values() and self._on_wait is not None:
+                        self._on_wait(f"{error}: it is left out")
+                await asyncio.sleep(_AGAIN_S)
 
         tasks: dict[FeedClient, asyncio.Task[None]] = {}
         try:

@@ -1,6 +1,7 @@
 # Two commands do all set-up on a fresh Debian or Ubuntu: `make demo` and `make test`.
 # All Python packages go into .venv; p4runtime-shell, whose pins clash with ours, into .venv-shell; Ray, for `make deep`,
-# into .venv-ray, Spark into .venv-spark; those of other Python versions, for `make pythons`, into .venv-3.12 and so on.
+# into .venv-ray, Spark into .venv-spark, an object store for tests into .venv-s3; those of other Python versions, for
+# `make pythons`, into .venv-3.12 and so on.
 
 SHELL := bash
 PYTHON ?= python3
@@ -12,6 +13,7 @@ INSTALL := ./.ci/uv pip install --no-deps --require-hashes
 SHELL_VENV := .venv-shell
 RAY_VENV := .venv-ray
 SPARK_VENV := .venv-spark
+S3_VENV := .venv-s3
 SITE_VENV := .venv-site
 TOPOLOGY ?= abilene
 TIME ?= virtual
@@ -91,6 +93,13 @@ $(SPARK_VENV)/.ready: $(LOCKS)/spark.txt $(VENV)/.uv
 	@./.ci/debian Spark java openjdk-17-jre-headless
 	@./.ci/uv venv --clear --python $(BIN)/python $(SPARK_VENV)
 	@$(INSTALL) --python $(SPARK_VENV) --requirement $<
+	@touch $@
+
+# moto's server, of whose packages some clash with ours, is the object store of tests.
+$(S3_VENV)/.ready: $(LOCKS)/s3.txt $(VENV)/.uv
+	@echo "installing an object store for tests into $(S3_VENV)"
+	@./.ci/uv venv --clear --python $(BIN)/python $(S3_VENV)
+	@$(INSTALL) --python $(S3_VENV) --requirement $<
 	@touch $@
 
 # An environment keeps the Python that created it: naming another one is an error.
@@ -198,7 +207,7 @@ USER_OUTPUT := .pytest_cache/user
 
 # Tests with root mostly wait, for daemons, leases and links; all others fill the cores meanwhile. Failures are repeated
 # last, for readers of the output's end.
-unit: $(VENV)/.dev
+unit: $(VENV)/.dev $(S3_VENV)/.ready
 	@mkdir -p .pytest_cache
 	@status=0; $(MAKE) --no-print-directory --keep-going --jobs=2 unit-root unit-user || status=1; \
 	cat $(ROOT_OUTPUT); \
@@ -222,7 +231,7 @@ unit-root: $(VENV)/.dev
 
 # Half a day on two cores, including four hours of fuzzing; root for tests with namespaces.
 deep: export HYPOTHESIS_PROFILE = deep
-deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SPARK_VENV)/.ready $(SITE_VENV)/.ready
+deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SPARK_VENV)/.ready $(S3_VENV)/.ready $(SITE_VENV)/.ready
 	$(MAKE) --no-print-directory site pythons
 	$(BIN)/python -m pytest --ignore=tests/soak -n $(WORKERS) --timeout=3600 -m "hypothesis and not root"
 	$(BIN)/python -m pytest -m slow tests/soak
@@ -238,6 +247,7 @@ deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SPARK
 	$(BIN)/python -m tests.soak.storage
 	$(BIN)/python -m tests.soak.api
 	$(BIN)/python -m tests.soak.etcd_away
+	$(BIN)/python -m tests.soak.collectors --minutes 10
 	$(BIN)/python -m tests.soak.up
 	$(BIN)/python -m tests.soak.placement
 	$(BIN)/python -m tests.soak.fluid_decisions
@@ -258,4 +268,4 @@ lock: $(VENV)/.uv
 	@./.ci/lock $(UPGRADE)
 
 clean:
-	rm -rf $(VENV) $(SHELL_VENV) $(RAY_VENV) $(SPARK_VENV) $(SITE_VENV) site .venv-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out
+	rm -rf $(VENV) $(SHELL_VENV) $(RAY_VENV) $(SPARK_VENV) $(S3_VENV) $(SITE_VENV) site .venv-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from ipaddress import IPv4Address
 from typing import Final, TypeVar
@@ -333,6 +333,11 @@ class Collector:
         """Return every account of reports, by node id and hardware id."""
         with self._lock:
             return self._accounting.states()
+
+    def end_accounts(self, node_ids: Collection[int]) -> None:
+        """End the accounts of switches that report to another collector now: if they return, nothing counts as lost."""
+        with self._lock:
+            self._accounting.end(node_ids)
 
     def take_signals(self) -> NetworkSignals:
         """Return the signs since the last call that the network has changed."""

@@ -173,5 +173,11 @@ class Count(StrEnum):
     HISTORY_FAILED = "history failed"
     """Intervals of which some rows could not be written to the history."""
 
+    HISTORY_UPLOADED = "history uploaded"
+    """Closed files of the history that were written to the object store."""
+
+    OBJECT_STORE_FAILED = "object store failed"
+    """Attempts to write to the object store, or to compact it, that failed; the files stay until one succeeds."""
+
 
 Counters = Counter[str]

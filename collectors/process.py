@@ -7,10 +7,12 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import ExitStack
-from typing import Final, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
 
 from collectors.collector import Collector
 from collectors.contests import ContestWatch
+from collectors.errors import CollectorError
 from collectors.events.rules import RuleSettings
 from collectors.events.service import EventService
 from collectors.events.store import EventStore
@@ -22,14 +24,19 @@ from collectors.ingest.silence import watch_for_silence
 from collectors.metrics.settings import MetricsSettings
 from collectors.overload import monitor_of
 from collectors.settings import CollectorSettings
+from collectors.shards.settings import ShardSettings
 from collectors.stamp.settings import StampSettings
 from collectors.values import FlowMove
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict
+from dataplane.config.suggestions import did_you_mean
 from dataplane.daemon import Daemon, Lifecycle, Reload
 from dataplane.running import ready_promptly
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
+
+if TYPE_CHECKING:
+    from collectors.shards.keeper import ShardKeeper
 
 LOGGER = logging.getLogger("millrace.collector")
 
@@ -74,6 +81,9 @@ class CollectorProcessSettings(Strict, frozen=True):
     metrics: MetricsSettings | None = None
     """Endpoint that Prometheus scrapes; null disables it."""
 
+    shard: ShardSettings | None = None
+    """This collector's lease among those of several, which share the switches; null: it has all of them."""
+
 
 async def serve(
     settings: CollectorProcessSettings,
@@ -99,6 +109,9 @@ async def serve(
         undo.callback(receiver.close)
         extras, take_moves = _extras(settings, collector, events, receiver, topology, clock, wall_ns, undo)
         feed = FeedServer(collector, settings.feed, events, take_moves)
+        keeper = _keeper(settings, collector, receiver, feed, topology, undo)
+        if keeper is not None:
+            extras.append(keeper)
         undo.pop_all()
     await feed.start()
     try:
@@ -112,16 +125,16 @@ async def serve(
         works = [receiver.run(), events.run(), contests.run(), monitor.run(), *(extra.run() for extra in extras)]
         host = "the collector's host" if topology.collector is None else topology.collector.host
         silence = watch_for_silence(collector.counters, receiver.udp_port, host, warn=LOGGER.warning, tell=LOGGER.info)
-        await _work_until(stop, [*works, _then_wait(silence, stop)])
+        await _work_until(_end(stop, keeper), [*works, _then_wait(silence, stop)])
     finally:
         await feed.stop()
         if store is not None:
             store.close()
 
 
-async def _work_until(stop: asyncio.Event, works: Iterable[Coroutine[None, None, None]]) -> None:
-    """Run several tasks concurrently until `stop` is set or one of them fails; raise its error."""
-    tasks = [asyncio.create_task(work) for work in (*works, _wait(stop))]
+async def _work_until(end: Coroutine[None, None, None], works: Iterable[Coroutine[None, None, None]]) -> None:
+    """Run several tasks concurrently until `end` returns or one of them fails; raise its error."""
+    tasks = [asyncio.create_task(work) for work in (*works, end)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -139,8 +152,38 @@ async def _then_wait(work: Coroutine[None, None, None], stop: asyncio.Event) -> 
     await stop.wait()
 
 
-async def _wait(stop: asyncio.Event) -> None:
+async def _end(stop: asyncio.Event, keeper: ShardKeeper | None) -> None:
+    """Return when the process should end: one of several collectors leaves first, and receives until others do."""
     await stop.wait()
+    if keeper is not None:
+        await keeper.leave()
+
+
+def _keeper(  # noqa: PLR0917 - what a collector has
+    settings: CollectorProcessSettings,
+    collector: Collector,
+    receiver: ReportReceiver,
+    feed: FeedServer,
+    topology: Topology,
+    undo: ExitStack,
+) -> ShardKeeper | None:
+    """Return what keeps the lease of one of several collectors, None for one that has all switches."""
+    shard = settings.shard
+    if shard is None:
+        return None
+    from collectors.shards.keeper import ShardKeeper  # noqa: PLC0415
+    from collectors.shards.membership import Announcement  # noqa: PLC0415
+
+    if shard.host not in topology.host:
+        raise CollectorError(
+            f"shard.host: topology {topology.name} has no host {shard.host}{did_you_mean(shard.host, topology.host)}"
+        )
+    me = Announcement(
+        shard.name or shard.host, shard.host, shard.udp_port or receiver.udp_port, shard.feed or feed.address
+    )
+    keeper = ShardKeeper(collector, topology, shard, me, LOGGER.warning)
+    undo.callback(keeper.close)
+    return keeper
 
 
 class _Service(Protocol):
@@ -205,6 +248,16 @@ def _extras(  # noqa: PLR0917 - what a collector has
         collector.subscribe_drops(history.add_drops)
         extras.append(history)
         undo.callback(history.close)
+        if settings.history.store is not None:
+            from collectors.history.objects.service import LongHistory  # noqa: PLC0415
+
+            store, shard = settings.history.store, settings.shard
+            name = store.shard if shard is None else shard.name or shard.host
+            leases = store.leases or (None if shard is None else shard.leases)
+            folder = Path(settings.history.folder)
+            long = LongHistory(folder, store, name, leases, collector.counters, LOGGER.warning)
+            extras.append(long)
+            undo.callback(long.close)
     if settings.metrics is not None:
         from collectors.metrics.service import MetricsService  # noqa: PLC0415
 

@@ -10,6 +10,11 @@ NS_PER_S: Final = 1_000_000_000
 NS_PER_MS: Final = 1_000_000
 
 
+def boot_time_ns() -> int:
+    """Return a monotonic time that also counts while the machine sleeps."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
 class Clock(Protocol):
     """A source of the time."""
 

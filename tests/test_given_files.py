@@ -13,7 +13,10 @@ READS = {"read_text", "read_bytes", "open"}
 
 OWN = {
     "collectors/devices/root.py": "sensors of this machine",
+    "collectors/history/files.py": "its own mark of uploads",
     "collectors/history/journal.py": "its own journal",
+    "collectors/history/objects/bucket.py": "its own files, uploaded",
+    "collectors/history/objects/upload.py": "its own files, uploaded",
     "controller/apiserver/agents/state_folder.py": "its own state",
     "controller/apiserver/view/files.py": "the page, as installed",
     "controller/apiserver/view/system.py": "the audit log of its own server",

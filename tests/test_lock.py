@@ -38,6 +38,7 @@ WANTED = {
     "docs.txt": GROUPS["docs"],
     "fuzz.txt": GROUPS["fuzz"],
     "ray.txt": GROUPS["ray"],
+    "s3.txt": GROUPS["s3"],
     "shell.txt": GROUPS["shell"],
     "spark.txt": GROUPS["spark"],
     "torch-cpu.txt": [],

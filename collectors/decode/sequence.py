@@ -9,7 +9,7 @@ contested: one of the two reports is not the switch's, and which one is unknown.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 from typing import Final, Protocol
 
@@ -53,6 +53,13 @@ class Accounting(Protocol):
 
     def observe(self, group: ReportGroup, mark: int, now_ns: int) -> Arrival:
         """Account one report packet; its `content_mark` separates a repetition from another report with its number."""
+        ...
+
+    def end(self, node_ids: Collection[int]) -> None:
+        """End the accounts of switches that report elsewhere now: the next report of each begins anew, without a loss.
+
+        What was counted stays.
+        """
         ...
 
     def states(self) -> Mapping[tuple[int, int], ReporterState]:

@@ -66,6 +66,11 @@ class FeedClient(ServiceClient):
         super().__init__(_PEER, client_settings, rng=rng, sleep=sleep, on_wait=on_wait, on_answer=on_answer)
         self._states: StateReader | None = None
 
+    @property
+    def epoch(self) -> int:
+        """A number of the collector's process, since the first snapshot; another one has restarted."""
+        return 0 if self._states is None else self._states.request.epoch
+
     def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         """Yield a snapshot every interval, endlessly; raise FeedError when the two sides speak different versions.
 

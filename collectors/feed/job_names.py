@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from collectors.errors import FeedError
-from collectors.feed.client import FeedClient
 from collectors.values import JobNote
 
 INTERVAL_S: Final = 2.0
@@ -15,8 +14,21 @@ INTERVAL_S: Final = 2.0
 _PATIENCE_S: Final = 5.0
 
 
+class NameTaker(Protocol):
+    """Recipient of names: `collectors.feed.client.FeedClient`, or one of several."""
+
+    @property
+    def address(self) -> str:
+        """The gRPC address."""
+        ...
+
+    async def name_jobs(self, notes: Mapping[int, JobNote]) -> None:
+        """Report all jobs that run; raise FeedError."""
+        ...
+
+
 async def report_jobs(
-    collector: FeedClient,
+    collector: NameTaker,
     notes: Callable[[], Mapping[int, JobNote]],
     on_problem: Callable[[str], None],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,

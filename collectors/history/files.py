@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from collectors.errors import HistoryError
 from collectors.history import journal
 
 _NAME: Final = re.compile(
@@ -23,6 +24,8 @@ UNFINISHED: Final = ".unfinished"
 """The suffix of a file that is being written."""
 CORRUPT: Final = ".corrupt"
 """The suffix of a broken file: no longer read, deleted when it is old."""
+UPLOADED_FILE: Final = "uploaded"
+"""The number of the newest file that is in the object store, in a table's folder."""
 TOPOLOGY_FILE: Final = "topology.yaml"
 """The topology that the newest rows are of, beside the tables."""
 
@@ -85,6 +88,29 @@ def name_of(first: int, last: int, interval_ns: int, end_s: int) -> str:
 def journal_name(number: int) -> str:
     """Return a journal's name."""
     return f"{number:08d}{journal.SUFFIX}"
+
+
+def uploaded(folder: Path) -> int:
+    """Return the number of a table's newest file that is in the object store, 0 if none is; raise HistoryError."""
+    file = folder / UPLOADED_FILE
+    try:
+        return int(file.read_text("ascii"))
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not a number"
+        raise HistoryError(f"{file}: {reason}") from error
+
+
+def note_uploaded(folder: Path, number: int) -> None:
+    """Remember the number of a table's newest file that is in the object store; raise HistoryError."""
+    file = folder / UPLOADED_FILE
+    draft = file.with_name(UPLOADED_FILE + UNFINISHED)
+    try:
+        draft.write_text(str(number), "ascii")
+        draft.replace(file)
+    except OSError as error:
+        raise HistoryError(f"{file}: cannot be written: {error.strerror}") from error
 
 
 def listing(folder: Path) -> Listing:

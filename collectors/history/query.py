@@ -23,9 +23,9 @@ from collectors.history.sketches import is_about_sketches
 from collectors.history.views import connect, define_view, list_of
 
 _ATTEMPTS: Final = 20
-_BATCH_ROWS: Final = 8192
+BATCH_ROWS: Final = 8192
 _ONLY_READS: Final = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN})
-_WRONG_STATEMENT: Final = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
+WRONG_STATEMENT: Final = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ def query(folder: Path, statement: str, on_problem: Callable[[str], None] = lamb
         reading = _Reading(folder, broken, on_problem)
         try:
             return reading.answer(statement)
-        except _WRONG_STATEMENT as error:
-            raise HistoryError(_in_words(error)) from error
+        except WRONG_STATEMENT as error:
+            raise HistoryError(in_words(error)) from error
         except (duckdb.Error, *PROBLEMS) as error:
-            problem = _in_words(error)
+            problem = in_words(error)
             # A file may have gone since it was listed, or be broken where only a query reads.
             if not reading.look_for_changes():
                 break
@@ -73,14 +73,14 @@ class _Reading:
 
     def answer(self, statement: str) -> Answer:
         """Define the views, disable all other access, run the statement."""
-        _refuse_all_but_one_select(self.connection, statement)
-        for table in _named_in(statement):
+        refuse_all_but_one_select(self.connection, statement)
+        for table in tables_in(statement):
             self._define(table)
         self.connection.execute(f"SET allowed_paths={list_of(self.used)}")
         self.connection.execute("SET enable_external_access=false")
         self.connection.execute("SET lock_configuration=true")
         relation = self.connection.sql(statement)
-        reader = relation.to_arrow_reader(_BATCH_ROWS)
+        reader = relation.to_arrow_reader(BATCH_ROWS)
         first = next(reader, None)
         return Answer(tuple(relation.columns), self._batches(first, reader))
 
@@ -145,24 +145,25 @@ class _Reading:
                 yield first
             yield from reader
         except PROBLEMS as error:
-            raise HistoryError(_in_words(error)) from error
+            raise HistoryError(in_words(error)) from error
         finally:
             self.connection.close()
 
 
-def _named_in(statement: str) -> list[Table]:
+def tables_in(statement: str) -> list[Table]:
     """Return the tables whose names occur in a statement, all if none does: reading the others would be in vain."""
     text = statement.lower()
     return [table for table in TABLES.values() if table.name in text] or list(TABLES.values())
 
 
-def _refuse_all_but_one_select(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
+def refuse_all_but_one_select(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
+    """Raise HistoryError unless a statement is one that only reads."""
     statements = connection.extract_statements(statement)
     if len(statements) != 1 or statements[0].type not in _ONLY_READS:
         raise HistoryError("a query must be a single SELECT: the history is read-only")
 
 
-def _in_words(error: BaseException) -> str:
+def in_words(error: BaseException) -> str:
     """Return DuckDB's complaint as one line, without the excerpt of the statement below it."""
     if is_about_sketches(str(error)):
         return "delay_quantile takes delay sketches (column delay_sketch of links) and a share"

@@ -120,7 +120,7 @@ class HistoryKeeper:
             self._merge(table, ages)
 
     def _merge(self, table: Table, ages: Ages) -> None:
-        listed = files.listing(self._folder / table.name).files
+        listed = self._mergeable(table, files.listing(self._folder / table.name).files)
         for interval_ns, sources in due_merges(listed, self._settings, ages):
             try:
                 merge(table, sources, interval_ns, self.halt)
@@ -129,6 +129,13 @@ class HistoryKeeper:
                     return
                 if not sum(self._set_aside(source.path) for source in sources):
                     self._on_problem(str(error))
+
+    def _mergeable(self, table: Table, listed: tuple[HistoryFile, ...]) -> tuple[HistoryFile, ...]:
+        """Return the files that may be merged: those that the object store, if there is one, has as they are."""
+        if self._settings.store is None:
+            return listed
+        newest = files.uploaded(self._folder / table.name)
+        return tuple(file for file in listed if file.last <= newest)
 
     def _set_aside(self, path: Path) -> bool:
         """Rename a file if it is broken, so that it is no longer read; return whether it was."""

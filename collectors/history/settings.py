@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
+from collectors.history.objects.settings import ObjectStoreSettings
 from collectors.settings import Positive
 from dataplane.clock import NS_PER_S
 from dataplane.config import Settings
@@ -68,6 +69,9 @@ class HistorySettings(Settings, frozen=True):
 
     max_drops: Positive = 1000
     """Number of kinds of drops per interval written with flow and ports; the others have only node and reason."""
+
+    store: ObjectStoreSettings | None = None
+    """Object store that closed files are uploaded to, and keeps them for longer; null: files are kept here alone."""
 
     sketches: bool = True
     """Store a sketch of delays with rows of links; without it merged percentiles are rough."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -67,6 +67,13 @@ class NativeAccounting:
         if self._table.forgotten:
             self._counters[Count.REPORTERS_FORGOTTEN] += self._table.forgotten
             self._table.forgotten = 0
+
+    def end(self, node_ids: Collection[int]) -> None:
+        """End the accounts of switches that report elsewhere now."""
+        cells = self._trackers.rows(np.dtype(TrackerCell))[: self._table.count]
+        ended = np.isin(cells["key"] & 0xFFFF_FFFF, np.array(sorted(node_ids), np.uint64))
+        # A restart to reconsider takes the kernel off its fast path, which does not look at ends.
+        cells["has_ended"][ended] = cells["has_before"][ended] = 1
 
     def states(self) -> Mapping[tuple[int, int], ReporterState]:
         """Return every account, by node id and hardware id."""

@@ -228,6 +228,7 @@ class TrackerCell(Struct):
     before_mark: u32
     jump: u32  # a number far ahead, which nothing has followed yet; NONE32: none
     jump_mark: u32
+    has_ended: u64  # the next number begins the count anew
 
 
 class Hop(Struct):

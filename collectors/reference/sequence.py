@@ -8,7 +8,7 @@ ahead, until the very next report continues from there: a single forged or broke
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from collectors.counters import Count, Counters
 from collectors.decode.sequence import MODULUS, Arrival
@@ -40,13 +40,22 @@ class SequenceTracker:
         self._last_repeat = -1
         self._repeats = 0
         self._heard_ns = now_ns
+        self._has_ended = False
         self.received += 1
+
+    def end(self) -> None:
+        """Make the next number the first of a new count, whichever it is; counts stay."""
+        self._has_ended = True
 
     def observe(self, sequence: int, mark: int, now_ns: int) -> Arrival:
         """Account a report that came at `now_ns`; `mark` distinguishes its content from others.
 
         Repeated numbers and those a window off do not change `received`.
         """
+        if self._has_ended:
+            self._begin(sequence, mark, now_ns)
+            self._before = self._jump = None
+            return Arrival.NEW
         self._reconsider(sequence)
         self._confirm_jump(sequence)
         ahead = self._ahead(sequence, self._newest)
@@ -178,6 +187,12 @@ class PlainAccounting:
             self._trackers.popitem(last=False)
             self._counters[Count.REPORTERS_FORGOTTEN] += 1
         return Arrival.NEW
+
+    def end(self, node_ids: Collection[int]) -> None:
+        """End the accounts of switches that report elsewhere now."""
+        for (node_id, _), tracker in self._trackers.items():
+            if node_id in node_ids:
+                tracker.end()
 
     def states(self) -> Mapping[tuple[int, int], ReporterState]:
         """Return every account, by node id and hardware id."""

@@ -184,8 +184,8 @@ class Store(Protocol):
         ...
 
 
-class ColumnStore(Store, Protocol):
-    """A store that has the figures of all links side by side."""
+class LinkFigures(Protocol):
+    """The figures of all links side by side."""
 
     def changed_links(self) -> Integers:
         """Return the places, in the topology's order, of the links whose figures have changed since the last call."""
@@ -194,3 +194,7 @@ class ColumnStore(Store, Protocol):
     def link_columns(self, places: Integers) -> WindowColumns:
         """Return the figures of some directed links, by place."""
         ...
+
+
+class ColumnStore(Store, LinkFigures, Protocol):
+    """A store that has the figures of all links side by side."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.state.accumulator import ColumnStore
+from collectors.state.accumulator import LinkFigures
 from collectors.state.loss import LinkLoss
 from collectors.statistics.columns import UNKNOWN, Flags, Integers, Numbers, patched
 from collectors.statistics.window import PASSED_ON, RANK, SOURCES, WindowColumns
@@ -179,7 +179,7 @@ class LinkColumns:
         """The number of packets behind each link's delays."""
         return self._columns["samples"].astype(np.int64, copy=False)
 
-    def update(self, store: ColumnStore, now_ns: int) -> None:
+    def update(self, store: LinkFigures, now_ns: int) -> None:
         """Take the windows that have changed, and drop figures that have become too old."""
         changed = np.zeros(len(self.number), np.bool_)
         places = store.changed_links()

@@ -33,7 +33,7 @@ from controller.apiserver.storage import Storage
 from controller.apiserver.storage.sqlite import SqliteStorage
 from controller.apiserver.tokens import Identities, Tokens
 from controller.apiserver.watching import WatchLimits
-from controller.common.errors import ApiError
+from controller.common.errors import ApiError, StorageError
 from controller.common.http_connections import ConnectionBook
 from controller.common.http_server import HttpServer, address_of, listening_at
 from controller.common.standby.lease import Lease
@@ -220,7 +220,9 @@ async def opened(place: StoragePlace, token: int | None = None) -> AsyncIterator
     if place.etcd is not None:
         from controller.apiserver.storage.etcd import EtcdSettings, EtcdStorage  # noqa: PLC0415 - an extra
 
-        settings = EtcdSettings(place.etcd.target, place.etcd.root, place.etcd.credentials(), place.etcd.timeout_s)
+        settings = EtcdSettings(
+            place.etcd.target, place.etcd.root, place.etcd.credentials(StorageError), place.etcd.timeout_s
+        )
         storage: Storage = EtcdStorage(settings)
     else:
         storage = await SqliteStorage.open(str(place.sqlite), token)

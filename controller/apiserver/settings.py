@@ -12,11 +12,11 @@ from controller.apiserver.resources.project import Quota
 from controller.apiserver.sessions.board import SessionLimits
 from controller.cluster.alto.settings import AltoView
 from controller.cluster.network_state.settings import NetworkStateSettings
-from controller.common.etcd import EtcdPlace
 from controller.common.http_connections import ConnectionLimits
 from controller.common.http_server import HttpLimits
 from controller.common.standby.settings import StandbySettings
 from dataplane.config import Settings, Strict
+from dataplane.leases.place import EtcdPlace
 from dataplane.rpc.addresses import is_loopback, is_unix
 
 Positive = Annotated[int, Meta(ge=1)]

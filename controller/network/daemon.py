@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from collectors.errors import FeedError
 from collectors.state.nominal import nominal_snapshot
@@ -34,7 +34,7 @@ from controller.network.tables.telemetry.int_watch import Watch
 from controller.network.tables.telemetry.reporting import Reporting
 from dataplane.clock import Clock
 from dataplane.load.values import NO_LOAD, DaemonLoad
-from dataplane.topology.values import LinkKey
+from dataplane.topology.values import CollectorAddress, LinkKey
 
 LOGGER = logging.getLogger("millrace.controller")
 
@@ -117,6 +117,11 @@ class Daemon:
         Raise ControllerError, and change nothing, if they do not fit.
         """
         self.features.configure(Telemetry(tuple(watches), reporting, domain), routed)
+        self.changed()
+
+    def report_to(self, collectors: Mapping[str, CollectorAddress]) -> None:
+        """Send each switch's reports to its collector, by switch name."""
+        self.features.telemetry.report_to(collectors)
         self.changed()
 
     def changed(self) -> None:

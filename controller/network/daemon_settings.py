@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from collectors.shards.settings import CollectorLeases
 from controller.common.errors import ControllerError
 from controller.common.standby.settings import StandbySettings
 from controller.common.tracing import TraceSettings
@@ -89,6 +90,9 @@ class DaemonSettings(Strict, frozen=True):
     collector: str | None = None
     """gRPC address of the collector's feed: jobs are placed by its measurements, and it is sent dead links and jobs'
     names; by default jobs are placed by the topology's delays, and do not move."""
+    collectors: CollectorLeases | None = None
+    """Leases of several collectors, which share the switches and all are sent dead links and jobs' names; null: every
+    switch reports to the topology's collector."""
     links: LinkSettings = LinkSettings()
     """Handling of links that fail and return."""
     hellos: Hellos = Hellos()
@@ -131,6 +135,8 @@ class DaemonSettings(Strict, frozen=True):
             raise ValueError("election_id: with standby it is the lease's token")
         if self.standby is not None and self.jobs is not None and self.jobs.database is not None:
             raise ValueError("jobs.database: with standby jobs are kept with the lease")
+        if self.collectors is not None and self.collector is not None:
+            raise ValueError("collector: collectors finds the feeds of all")
 
     @property
     def effective_aggregation(self) -> AggregationSettings | None:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from copy import copy
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 from prometheus_client.core import Metric
 
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.job_names import report_jobs
+from collectors.shards.client import ShardedFeed
+from collectors.shards.following import live_collectors
+from collectors.shards.values import LiveCollector
 from controller.common.errors import ControllerError
 from controller.common.standby.lease import Lease
 from controller.common.standby.pair import Member, ready_once, serve_in_pair, until_active
@@ -39,6 +42,7 @@ from controller.network.owners.telemetry import Telemetry
 from controller.network.p4runtime.grpc_session import GrpcSession
 from controller.network.p4runtime.session import FABRIC, FABRIC_AGGREGATION, check_schema, fabric_program, load_schema
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
+from controller.network.report_owners import ReportOwners, check_sharing
 from controller.network.status import metrics as status_metrics
 from controller.network.status.service import StatusServer
 from dataplane.clock import NS_PER_S, Clock, MonotonicClock, UtcClock
@@ -84,7 +88,7 @@ async def serve(
     async with AsyncExitStack() as stack:
         traces = traces_of(settings.traces, "controller", settings.tls)
         stack.push_async_callback(asyncio.to_thread, traces.close)
-        path_server, collector = await _servers(settings, stack)
+        path_server, collector = await _servers(settings, topology, stack)
         aggregation = settings.effective_aggregation
         states = None
         if aggregation is not None and collector is not None:
@@ -125,10 +129,11 @@ async def serve(
             name = f"the path server at {settings.path_server}"
             subscribers.append(Subscriber(name, path_server.note_links, LOGGER.warning, LOGGER.info))
         if collector is not None:
-            name = f"the collector at {settings.collector}"
+            name = "a collector" if settings.collector is None else f"the collector at {settings.collector}"
             subscribers.append(Subscriber(name, collector.note_links, LOGGER.warning, LOGGER.info))
         watchers = port_watchers(settings, topology, daemon.links)
-        work = _work(daemon, service, collector, subscribers, watchers, lease=lease)
+        sharing = _sharing(settings, topology, daemon)
+        work = _work(daemon, service, collector, subscribers, watchers, lease=lease, sharing=sharing)
         await run_until(until_first_ends(work, monitor.run()), stop)
 
 
@@ -159,9 +164,12 @@ def _job_service(
     return service
 
 
-async def _servers(settings: DaemonSettings, stack: AsyncExitStack) -> tuple[RouteClient | None, FeedClient | None]:
-    """Return clients of the path server and the collector, None for one that the settings do not name."""
-    path_server, collector = None, None
+async def _servers(
+    settings: DaemonSettings, topology: Topology, stack: AsyncExitStack
+) -> tuple[RouteClient | None, FeedClient | ShardedFeed | None]:
+    """Return clients of the path server and the collectors, None for one that the settings do not name."""
+    path_server: RouteClient | None = None
+    collector: FeedClient | ShardedFeed | None = None
     if settings.path_server is not None:
         routes_at = RouteClientSettings(address=settings.path_server, tls=settings.tls)
         path_server = RouteClient(routes_at, on_wait=LOGGER.warning, on_answer=LOGGER.info)
@@ -170,7 +178,22 @@ async def _servers(settings: DaemonSettings, stack: AsyncExitStack) -> tuple[Rou
         feed_at = FeedClientSettings(address=settings.collector, tls=settings.tls)
         collector = FeedClient(feed_at, on_wait=LOGGER.warning, on_answer=LOGGER.info)
         await stack.enter_async_context(collector)
+    if settings.collectors is not None:
+        feeds = ShardedFeed(
+            topology, settings.collectors, tls=settings.tls, on_wait=LOGGER.warning, on_answer=LOGGER.info
+        )
+        collector = await stack.enter_async_context(feeds)
     return path_server, collector
+
+
+_Sharing: TypeAlias = tuple[ReportOwners, AsyncGenerator[tuple[LiveCollector, ...], None]]
+
+
+def _sharing(settings: DaemonSettings, topology: Topology, daemon: Daemon) -> _Sharing | None:
+    """Return what has switches report to several collectors, and these; None for one collector."""
+    if settings.collectors is None:
+        return None
+    return ReportOwners(topology, daemon.report_to), live_collectors(settings.collectors, LOGGER.warning)
 
 
 def _families(daemon: Daemon, load: DaemonLoad, jobs: JobService | None) -> Iterator[Metric]:
@@ -182,17 +205,23 @@ def _families(daemon: Daemon, load: DaemonLoad, jobs: JobService | None) -> Iter
 async def _work(
     daemon: Daemon,
     service: JobService | None,
-    collector: FeedClient | None,
+    collector: FeedClient | ShardedFeed | None,
     subscribers: Sequence[Subscriber] = (),
     watchers: Sequence[PortWatcher] = (),
     *,
     lease: Lease | None = None,
+    sharing: _Sharing | None = None,
 ) -> None:
     """Control, watch ports, serve jobs and report to the collector and to `subscribers`, until cancelled.
 
     The first failure ends it all.
     """
     async with asyncio.TaskGroup() as group:
+        if sharing is not None:
+            owners, live = sharing
+            group.create_task(owners.follow(live))
+            # Before they are known, switches whose collector is right would be sent to another.
+            await owners.known.wait()
         group.create_task(daemon.run())
         for watcher in watchers:
             group.create_task(watcher.run())
@@ -208,6 +237,8 @@ async def _work(
 
 def features_of(settings: DaemonSettings, topology: Topology, more: Sequence[Owner] = ()) -> Features:
     """Return the owners of tables for the settings; raise ControllerError for impossible settings."""
+    if settings.collectors is not None:
+        check_sharing(topology, settings.watches)
     telemetry = Telemetry(settings.watches, settings.reporting, settings.int_domain)
     if not runs_aggregation(settings):
         return Features(topology, telemetry, routed=settings.routed_networks, more=more)
@@ -301,6 +332,8 @@ def _reload_of(configure: Callable[[DaemonSettings], None]) -> Reload[DaemonSett
 
 
 def _configure(daemon: Daemon, settings: DaemonSettings) -> None:
+    if settings.collectors is not None:
+        check_sharing(daemon.features.topology, settings.watches)
     daemon.configure(settings.watches, settings.reporting, settings.int_domain, settings.routed_networks)
 
 

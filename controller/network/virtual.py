@@ -30,7 +30,7 @@ from dataplane.clock import Clock
 from dataplane.fabric.virtual.fabric import VirtualFabric
 from dataplane.switch.gnmi import GnmiCore
 from dataplane.switch.ports.states import PortState
-from dataplane.topology.values import LinkKey, Topology
+from dataplane.topology.values import CollectorAddress, LinkKey, Topology
 
 __all__ = [
     "DEFAULT_DELAYS",
@@ -189,6 +189,11 @@ class VirtualController:
         self.features.configure(Telemetry(tuple(watches), reporting, domain))
         is_staged = self.features.telemetry.stage is not Stage.IN_FORCE
         self._driver.stages_changed(self._delays.write_delay_ns if is_staged else 0)
+
+    def report_to(self, collectors: Mapping[str, CollectorAddress]) -> None:
+        """Send each switch's reports to its collector, by switch name, one write delay from now."""
+        self.features.telemetry.report_to(collectors)
+        self._driver.changed()
 
     def lose(self, switch: str) -> None:
         """Stop writing to a switch that has gone; `reconnect` takes it back."""

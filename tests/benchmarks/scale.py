@@ -10,7 +10,7 @@ seconds; a second later, and a random part of a round, comes the next. Daemons h
 - feed_mbytes_per_s: what the collector's feed sends meanwhile, to all subscribers.
 - shard_merge_error: the greatest difference between the merged link rows of collectors that each took a part of the
   reports and those of one collector that took all, over all counts.
-- links_unowned_s: null, as one collector has all links.
+- links_unowned_s: null here, as one collector has all links; tests/soak/collectors.py measures it.
 
 Usage: python tests/benchmarks/scale.py [--switches N] [--flows N] [--rate N] [--events N] [--sinks] [--precedence]
            [--quick]

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from collectors.errors import CollectorError
@@ -14,10 +15,14 @@ from collectors.feed.server import FeedSettings
 from collectors.ingest.receiver import ReceiverSettings
 from collectors.process import CollectorProcessSettings, load_settings, serve
 from collectors.settings import CollectorSettings, StateSettings
+from collectors.shards.membership import record_of
+from collectors.shards.settings import CollectorLeases, ShardSettings
+from collectors.shards.values import PREFIX, CollectorRecord
 from dataplane.clock import VirtualClock
 from dataplane.errors import ConfigError
+from dataplane.leases.sqlite import SqliteLeases
 from tests.collectors.reports import Reporter, build_topology, long_way
-from tests.waiting import finish_within
+from tests.waiting import finish_within, until
 
 SETTINGS = CollectorProcessSettings(
     topology="unused",
@@ -90,3 +95,39 @@ def test_a_feed_that_cannot_be_served_frees_the_report_port() -> None:
             free.bind(("127.0.0.1", port))
 
     asyncio.run(scenario())
+
+
+def test_one_of_several_has_its_lease_until_it_ends(tmp_path: Path) -> None:
+    leases = CollectorLeases(sqlite=str(tmp_path / "leases"))
+
+    async def scenario() -> None:
+        stop, ready = asyncio.Event(), asyncio.Event()
+        settings = msgspec.structs.replace(SETTINGS, shard=ShardSettings(leases, "h2", lease_ns=60_000_000_000))
+        # Looks are 3 s apart with such a lease, which a slow machine does not lose.
+        process = asyncio.create_task(serve(settings, build_topology(), VirtualClock(), stop, lambda _: ready.set()))
+        await ready.wait()
+        with SqliteLeases(str(tmp_path / "leases"), 10.0, CollectorError) as storage:
+
+            def record() -> CollectorRecord:
+                entry = storage.below(PREFIX).get(f"{PREFIX}h2")
+                return CollectorRecord(0, 0, 0) if entry is None else record_of("h2", entry)
+
+            await until(lambda: bool(record().feed))
+            told = record()
+            assert (told.generation, told.host) == (1, "h2")
+            async with FeedClient(FeedClientSettings(address=told.feed)) as client:
+                assert (await client.status()).counters == {}
+            stop.set()
+            await until(lambda: not record().feed)
+            # It would receive for another lease.
+            process.cancel()
+            await asyncio.wait((process,))
+
+    asyncio.run(finish_within(scenario(), 60))
+
+
+def test_host_of_a_shard_must_be_one_of_the_topology(tmp_path: Path) -> None:
+    leases = CollectorLeases(sqlite=str(tmp_path / "leases"))
+    settings = msgspec.structs.replace(SETTINGS, shard=ShardSettings(leases, "h3"))
+    with pytest.raises(CollectorError, match=r"^shard\.host: topology triangle has no host h3"):
+        asyncio.run(serve(settings, build_topology(), VirtualClock(), asyncio.Event()))

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from controller.apiserver.settings import StoragePlace
-from controller.common.etcd import EtcdPlace
+from dataplane.leases.place import EtcdPlace
 from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.apiserver.storage.etcd_process import Etcd
 from tests.controller.apiserver.test_storage_away import act

@@ -160,6 +160,8 @@ class StateReader:
     def read(self, message: messages.Snapshot) -> Snapshot:
         """Return the newest state that messages have told of; raise MessageError for one that does not fit."""
         last = self._snapshot
+        if last is not None and message.epoch == self._epoch and message.number < self._number:
+            return last  # an answer that the stream has overtaken: later changes are of what is known already
         if message.since == _WHOLE:
             self._snapshot, self._epoch, self._number = snapshot_of(message), message.epoch, message.number
         elif last is None or message.epoch != self._epoch or message.since > self._number:

@@ -180,6 +180,7 @@ def begin(  # noqa: PLR0917 - kernels have no keywords
     tracker.last_repeat = NONE32
     tracker.repeats = 0
     tracker.jump = NONE32
+    tracker.has_ended = 0
     tracker.heard_ns = now_ns
     tracker.received += 1
 
@@ -212,6 +213,10 @@ def track(  # noqa: PLR0917 - kernels have no keywords
     sequences: SequenceTable, tracker: TrackerCell, seen: Array[u64], words: u64, sequence: u64, mark: u32, now_ns: u64
 ) -> u32:
     """Account a number of a known reporter."""
+    if tracker.has_ended != 0:
+        tracker.has_before = 0
+        begin(sequences, tracker, seen, sequence, mark, now_ns)
+        return NEW
     if tracker.has_before != 0:
         reconsider(sequences, tracker, seen, words, sequence)
     if tracker.jump != NONE32:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeAlias
 
+from collectors.errors import FeedError
 from collectors.feed.client import FeedClient, FeedClientSettings
 from controller.apiserver.settings import ViewSettings
 from controller.apiserver.view.state import SHOWN_NS, NetworkView
@@ -48,6 +49,8 @@ async def followed(
     if state is None:
         yield None
         return
+    if "," in state.feed:
+        raise FeedError("network_state.feed: the page follows one collector, not several")
     async with AsyncExitStack() as stack:
         feed = await stack.enter_async_context(
             FeedClient(

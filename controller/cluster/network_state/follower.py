@@ -15,7 +15,8 @@ from functools import partial
 from typing import Final, Protocol
 
 from collectors.errors import FeedError
-from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.feed.states.feed_time import FeedTime
+from collectors.shards.client import feed_at
 from collectors.values import Snapshot
 from controller.cluster.cost_map.live import CostMapKeeper, LiveCosts
 from controller.cluster.cost_map.model import CostModel
@@ -24,7 +25,6 @@ from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.common.errors import CostMapError
 from controller.network.intents import RouteSet
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
-from controller.network.paths.service.feed_time import FeedTime
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.errors import MillraceError
 from dataplane.topology.values import Topology
@@ -194,8 +194,10 @@ async def follow(
     """
     model = topology if isinstance(topology, CostModel) else CostModel(topology)
     keeper = CostMapKeeper(model, wants_routes=settings.path_server is not None, stale_after_ns=settings.stale_after_ns)
-    feed = FeedClient(
-        FeedClientSettings(address=settings.feed, tls=settings.tls),
+    feed = feed_at(
+        settings.feed,
+        model.topology,
+        tls=settings.tls,
         on_wait=lambda line: follower.note_problem("feed", line),
     )
     routes = None
@@ -228,11 +230,10 @@ async def ask(topology: Topology | CostModel, settings: NetworkStateSettings, *,
     try:
         async with (
             asyncio.timeout(patience_s),
-            FeedClient(FeedClientSettings(address=settings.feed, tls=settings.tls)) as feed,
+            feed_at(settings.feed, model.topology, tls=settings.tls) as feed,
         ):
-            await feed.status()  # unlike a stream, this fails at once if the collector is down
-            async with aclosing(feed.snapshots(settings.interval_ns)) as snapshots:
-                keeper.observe(await anext(snapshots), 0)
+            # Unlike a stream, this fails at once if the collector is down.
+            keeper.observe(await feed.snapshot(), 0)
     except TimeoutError:
         raise FeedError(f"collector at {settings.feed}: no answer within {patience_s:.0f} s") from None
     return keeper.current(0)

@@ -16,7 +16,7 @@ class NetworkStateSettings(Settings, frozen=True):
     """Source of the network's state, and its maximum age."""
 
     feed: str = FeedClientSettings().address
-    """The collector's feed: unix:PATH or HOST:PORT."""
+    """The collector's feed: unix:PATH or HOST:PORT; of several collectors all, separated by commas."""
     path_server: str | None = ADDRESS
     """The path server: unix:PATH or HOST:PORT; null: none, all packets follow base routes."""
     tls: TlsSettings | None = None

@@ -20,8 +20,9 @@ from typing import Final
 import msgspec
 
 from controller.common.errors import LostLeaseError, StorageError
-from controller.common.standby.storage import ABSENT, Entry, LeaseStorage
 from controller.common.standby.values import StandbyStatus
+from dataplane.clock import boot_time_ns
+from dataplane.leases.storage import ABSENT, Entry, LeaseStorage
 from dataplane.malformed import MALFORMED
 
 RENEWALS: Final = 5
@@ -44,11 +45,6 @@ class _Held:
     token: int
     since_ns: int
     until_ns: int
-
-
-def boot_time_ns() -> int:
-    """Return a monotonic time that also counts while the machine sleeps."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 class Lease:

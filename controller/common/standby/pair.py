@@ -10,12 +10,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from controller.common.errors import LostLeaseError
+from controller.common.errors import LostLeaseError, StorageError
 from controller.common.standby.lease import RENEWALS, Lease
 from controller.common.standby.settings import StandbySettings
-from controller.common.standby.sqlite import SqliteLeases
-from controller.common.standby.storage import LeaseStorage
 from dataplane.clock import NS_PER_S
+from dataplane.leases.opening import open_leases
 
 _LOOKS: Final = 20
 """Looks of a standby at the lease within its duration, and attempts of a holder whose renewal failed."""
@@ -48,7 +47,8 @@ async def serve_in_pair(settings: StandbySettings | None, member: Member, serve:
     if settings is None:
         await serve(None, stop)
         return
-    with await asyncio.to_thread(_opened, settings) as storage:
+    timeout_s = settings.lease_ns / RENEWALS / NS_PER_S
+    with await asyncio.to_thread(open_leases, settings.sqlite, settings.etcd, timeout_s, StorageError) as storage:
         while not stop.is_set():
             lease = Lease(
                 storage,
@@ -92,16 +92,6 @@ async def until_over(lease: Lease) -> None:
     """Return once a lease that was held no longer is."""
     while not lease.is_over:
         await asyncio.sleep(_ATTENTION_S)
-
-
-def _opened(settings: StandbySettings) -> LeaseStorage:
-    timeout_s = settings.lease_ns / RENEWALS / NS_PER_S
-    if settings.sqlite is not None:
-        return SqliteLeases(settings.sqlite, timeout_s)
-    assert settings.etcd is not None, "the settings name one of the two"
-    from controller.common.standby.etcd import EtcdLeases  # noqa: PLC0415 - an extra
-
-    return EtcdLeases(settings.etcd, timeout_s)
 
 
 @asynccontextmanager

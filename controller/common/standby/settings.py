@@ -8,8 +8,8 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from controller.common.etcd import EtcdPlace
 from dataplane.config import Settings
+from dataplane.leases.place import EtcdPlace
 
 
 def _own_name() -> str:

@@ -19,14 +19,14 @@ from finsy import P4TableAction, P4TableEntry
 
 from controller.network.owners.base import ObservedState, Refusal, StagedOwner, Verdict
 from controller.network.reconcile import diff, is_reset
-from controller.network.tables.base import WATCH_ALL, check_room, report_routes, telemetry_entities
+from controller.network.tables.base import NO_COLLECTORS, WATCH_ALL, check_room, report_routes, telemetry_entities
 from controller.network.tables.entities import Batch, Entities, Entity, EntityKey, Kind, index, same
 from controller.network.tables.routing import FAMILIES
 from controller.network.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.network.tables.telemetry.int_watch import Watch, travels, watchlist_entities
 from controller.network.tables.telemetry.reporting import NO_REPORTING, Reporting
 from dataplane.clock import NS_PER_S
-from dataplane.topology.values import LinkKey, Topology
+from dataplane.topology.values import CollectorAddress, LinkKey, Topology
 from dataplane.wire.marking import Marking
 
 LOGGER = logging.getLogger("millrace.controller")
@@ -77,6 +77,7 @@ class TelemetryOwner(StagedOwner):
         self._topology, self._wanted = topology, wanted
         self._others = index(others)
         self._down: Set[LinkKey] = frozenset()
+        self._collectors = NO_COLLECTORS
         self._report_routes: Mapping[str, Entities] = {}
         self.base = self._entities(wanted)
         """Each switch's tables in the final stage."""
@@ -142,12 +143,23 @@ class TelemetryOwner(StagedOwner):
     def avoid(self, down: Set[LinkKey]) -> None:
         """Make reports avoid these links, where there is another path to the collector."""
         self._down = down
-        self._report_routes = report_routes(self._topology, self._wanted.reporting, down)
+        self._send_reports()
+
+    def report_to(self, collectors: Mapping[str, CollectorAddress]) -> None:
+        """Send each switch's reports to its collector, by switch name; the topology's has those not named.
+
+        Only switches whose collector is another are written to, and none is read for it.
+        """
+        self._collectors = collectors
+        self._send_reports()
+
+    def _send_reports(self) -> None:
+        self._report_routes = report_routes(self._topology, self._wanted.reporting, self._down, self._collectors)
         for switch, entities in self._report_routes.items():
             self.base[switch] = {**self.base[switch], **entities}
 
     def next_batches(self, switch: str, known: ObservedState) -> list[Batch]:
-        """Return the updates that make a switch's reports avoid dead links; none if no link has died."""
+        """Return the updates that make a switch's reports avoid dead links, and reach their collector."""
         wanted, held = self._report_routes.get(switch, {}), known.held.get(switch, {})
         return diff(wanted, {key: held[key] for key in wanted if key in held})
 
@@ -197,7 +209,9 @@ class TelemetryOwner(StagedOwner):
         if self._others:
             rules = watchlist_entities(self._topology, wanted.watches, at_edge=True)
             check_room(index((*rules, *self._others.values())))
-        return telemetry_entities(self._topology, wanted.watches, wanted.reporting, wanted.domain, self._down)
+        return telemetry_entities(
+            self._topology, wanted.watches, wanted.reporting, wanted.domain, self._down, self._collectors
+        )
 
     def _take(self, wanted: Telemetry, base: dict[str, Entities]) -> None:
         # All switches are reconciled for these, including the paths of their reports.

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 import msgspec
 
 from collectors.settings import FeedClientSettings
+from collectors.shards.settings import CollectorLeases
 from controller.common.standby.settings import StandbySettings
 from controller.common.tracing import TraceSettings
 from controller.network.intents import FlowSpec
@@ -169,6 +170,9 @@ class PathServerSettings(Settings, frozen=True):
     """Path of the topology file, or its name among the bundled ones."""
     feed: str = FeedClientSettings().address
     """gRPC address of the collector's feed: 'unix:/run/millrace/collector.sock' or 'host:port'."""
+    collectors: CollectorLeases | None = None
+    """Leases of several collectors, whose feeds are found by them and merged; null: the one at `feed`, or several
+    separated by commas."""
     listen: str = ADDRESS
     """gRPC address on which routes and decisions are served; others than a UNIX socket's or loopback need `tls`."""
     tls: TlsSettings | None = None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from types import MappingProxyType
+from typing import Final
 
 from finsy import P4TableAction, P4TableEntry, P4TableMatch
 
@@ -17,7 +19,7 @@ from controller.network.tables.telemetry.int_watch import Watch, watchlist_entit
 from controller.network.tables.telemetry.report import report_entities
 from controller.network.tables.telemetry.reporting import NO_REPORTING, Reporting, reporting_entities
 from dataplane.topology.addressing import mac_at
-from dataplane.topology.values import HostNode, LinkKey, Topology
+from dataplane.topology.values import CollectorAddress, HostNode, LinkKey, Topology
 
 # Entries for a switch's identity and ports: `node`, `egress_ports` (p4/egress) and `port_roles` (p4/ingress).
 #
@@ -114,17 +116,22 @@ WATCH_ALL = (Watch(),)
 """The default: every UDP and TCP packet carries telemetry."""
 
 
-def telemetry_entities(
+NO_COLLECTORS: Final[Mapping[str, CollectorAddress]] = MappingProxyType({})
+"""The default: all switches report to the topology's collector."""
+
+
+def telemetry_entities(  # noqa: PLR0917 - all of what telemetry depends on
     topology: Topology,
     watches: Sequence[Watch] = WATCH_ALL,
     reporting: Reporting = NO_REPORTING,
     domain: IntDomain = DEFAULT_DOMAIN,
     down: Set[LinkKey] = frozenset(),
+    collectors: Mapping[str, CollectorAddress] = NO_COLLECTORS,
 ) -> dict[str, Entities]:
     """Return each switch's ports, telemetry roles, reports and their destination, by switch name.
 
-    Reports do not take links that are `down`. Raise ControllerError for settings that do not fit the topology or each
-    other.
+    Reports do not take links that are `down`, and go to the switch's own of several `collectors`, else the topology's.
+    Raise ControllerError for settings that do not fit the topology or each other.
     """
     check_domain(topology, domain)
     hops = next_hops(topology, down)
@@ -137,7 +144,8 @@ def telemetry_entities(
     def of(switch: str) -> Iterator[Entity]:
         yield from port_entities(topology, switch, domain)
         yield from domain_entities(domain)
-        yield from report_entities(topology, hops, switch, full_queues=watches_full_queues(reporting.drops))
+        full_queues = watches_full_queues(reporting.drops)
+        yield from report_entities(topology, hops, switch, to=collectors.get(switch), full_queues=full_queues)
         if topology.collector is not None:
             yield from watchlist_entities(topology, watches, at_edge=switch in edges)
             yield from reporting_entities(topology, switch, reporting)
@@ -148,11 +156,18 @@ def telemetry_entities(
     return by_switch
 
 
-def report_routes(topology: Topology, reporting: Reporting, down: Set[LinkKey]) -> dict[str, Entities]:
-    """Return by switch name the part of `telemetry_entities` that depends on the way to the collector."""
+def report_routes(
+    topology: Topology,
+    reporting: Reporting,
+    down: Set[LinkKey],
+    collectors: Mapping[str, CollectorAddress] = NO_COLLECTORS,
+) -> dict[str, Entities]:
+    """Return by switch name the part of `telemetry_entities` that depends on the way to the switch's collector."""
     hops, full_queues = next_hops(topology, down), watches_full_queues(reporting.drops)
     return {
-        node.name: index(report_entities(topology, hops, node.name, full_queues=full_queues))
+        node.name: index(
+            report_entities(topology, hops, node.name, to=collectors.get(node.name), full_queues=full_queues)
+        )
         for node in topology.switches
     }
 

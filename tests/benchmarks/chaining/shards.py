@@ -36,7 +36,7 @@ def merge_error(topology: str, flows: int, seed: int = 1) -> int:
     together, wanted = merged([shard.windows() for shard in shards]), whole.windows()
     if not wanted.delay_counts().any():
         raise ValueError(f"no delay on {topology} was measured")
-    pairs = [*zip(_sums(together), _sums(wanted), strict=True), (_p99_ns(together), _p99_ns(wanted))]
+    pairs = [*zip(sums(together), sums(wanted), strict=True), (_p99_ns(together), _p99_ns(wanted))]
     return int(max(abs(one - other).max() for one, other in pairs))
 
 
@@ -74,7 +74,7 @@ def _p99_ns(windows: LinkWindows) -> NDArray[np.int64]:
     return figures_of(windows).delay_p99_ns
 
 
-def _sums(windows: LinkWindows) -> Iterator[NDArray[np.int64]]:
+def sums(windows: LinkWindows) -> Iterator[NDArray[np.int64]]:
     """Yield the counts and sums of each link's window, and its counts by bucket in order."""
     slots, buckets = windows.slots, windows.buckets
     for column in (slots.delays, slots.total_ns, slots.queues, slots.queue_frames):

@@ -47,6 +47,23 @@ def test_a_reporter_has_the_same_account(start: int, steps: list[tuple[int, int]
         run_both(chosen, events, contents=3)
 
 
+@settings(max_examples=50)
+@given(st.lists(st.tuples(STEPS, st.integers(0, 3)), min_size=1, max_size=50))
+@example([(1, 0), (5000, 0), (1, 0), (-5000, 1), (4000, 0), (1, 0)])
+@example([(-12, 0), (1, 1), (3, 0), (-5, 0)])
+def test_ended_accounts_begin_anew_alike(steps: list[tuple[int, int]]) -> None:
+    reference, machine = PlainAccounting(SMALL, Counters()), NativeAccounting(SMALL, Counters())
+    number = 1000
+    for now_ns, (step, end) in enumerate(steps, 1):
+        if not end:
+            for accounts in (reference, machine):
+                accounts.end({7, 9})
+        number += step
+        group = ReportGroup(0, number % MODULUS, 7)
+        assert machine.observe(group, now_ns % 2, now_ns) is reference.observe(group, now_ns % 2, now_ns)
+        assert machine.states() == reference.states()
+
+
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 40), st.just(1)), max_size=40))
 def test_reporters_make_room_alike(events: list[tuple[int, int, int]]) -> None:
     run_both(SMALL, events)

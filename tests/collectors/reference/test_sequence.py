@@ -67,6 +67,14 @@ def test_each_arrival_is_called_by_its_name() -> None:
     assert arrivals == [new, new, late, repeated, Arrival.FAR_AHEAD, new, old]
 
 
+def test_ended_account_counts_no_loss_of_what_others_took() -> None:
+    tracker, _ = account([50, 51])
+    tracker.end()
+    assert tracker.observe(5000, 5000, 0) is Arrival.NEW
+    assert tracker.observe(5002, 5002, 0) is Arrival.NEW
+    assert figures(tracker) == (4, 1, 0, 0, 0)
+
+
 class Model:
     """Remembers every number: the truth, as long as nothing restarts and nothing is behind the window."""
 

@@ -18,7 +18,7 @@ from controller.apiserver.resources import Node, Pod
 from controller.apiserver.resources.pod import Phase
 from controller.apiserver.settings import StoragePlace
 from controller.common.errors import ApiError, NotFoundError, UnavailableError
-from controller.common.etcd import EtcdPlace
+from dataplane.leases.place import EtcdPlace
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from tests.controller.apiserver.api_server import Served, serving, settings_in

@@ -292,13 +292,23 @@ telemetry.command()(replay)
 @telemetry.command()
 def query(
     statement: Annotated[str, typer.Argument(metavar="SQL", help='One SELECT: "select * from links limit 5".')],
-    folder: Annotated[Path, typer.Option("--history", "-d", metavar="FOLDER", help="The collector's history.")],
+    history: Annotated[
+        str, typer.Option("--history", "-d", metavar="FOLDER", help="The collector's history, or s3://BUCKET/PREFIX.")
+    ],
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Query a history in SQL (DuckDB): links, paths, events, moves, drops, reporters, clocks, counters; read-only."""
-    from collectors.history.query import query as ask_history  # noqa: PLC0415
+    if history.startswith("s3:"):
+        from collectors.history.objects.query import bucket_at, query_objects  # noqa: PLC0415
 
-    answer = ask_history(folder, statement, lambda problem: typer.echo(f"millrace telemetry: {problem}", err=True))
+        answer = query_objects(bucket_at(history), statement)
+    else:
+        from collectors.history.query import query as ask_history  # noqa: PLC0415
+
+        def warn(problem: str) -> None:
+            typer.echo(f"millrace telemetry: {problem}", err=True)
+
+        answer = ask_history(Path(history), statement, warn)
     show(answer.columns, _rows(answer), form)
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Final
 
-from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.feed.client import FeedClient
+from collectors.shards.client import ShardedFeed, feed_at
 from controller.common.errors import PathError
 from controller.common.standby.lease import Lease
 from controller.common.standby.pair import Member, ready_once, serve_in_pair
@@ -78,13 +79,20 @@ async def serve(
         database.close()
 
 
+def feed_of(settings: PathServerSettings, topology: Topology) -> FeedClient | ShardedFeed:
+    """Return the reader of the collector, or of several."""
+    tls, warn, tell = settings.tls, LOGGER.warning, LOGGER.info
+    if settings.collectors is not None:
+        return ShardedFeed(topology, settings.collectors, tls=tls, on_wait=warn, on_answer=tell)
+    return feed_at(settings.feed, topology, tls=tls, on_wait=warn, on_answer=tell)
+
+
 async def _serve(settings: PathServerSettings, lifecycle: Lifecycle[PathServerSettings]) -> None:
     topology = load_topology(settings.topology)
-    feed_settings = FeedClientSettings(address=settings.feed, tls=settings.tls)
     ready = ready_once(ready_promptly(lifecycle.ready))
 
     async def serve_once(lease: Lease | None, stop: asyncio.Event) -> None:
-        async with FeedClient(feed_settings, on_wait=LOGGER.warning, on_answer=LOGGER.info) as feed:
+        async with feed_of(settings, topology) as feed:
             await serve(settings, topology, feed, UtcClock(), stop, on_ready=ready, lease=lease)
 
     await serve_in_pair(settings.standby, Member("paths", settings.listen, LOGGER), serve_once, lifecycle.stop)

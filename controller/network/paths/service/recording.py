@@ -9,10 +9,10 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Final, Protocol
 
+from collectors.feed.states.feed_time import FeedTime
 from collectors.record_columns import RecordColumns
 from controller.common.errors import PathError
 from controller.network.paths.records.recorder import Recorder
-from controller.network.paths.service.feed_time import FeedTime
 
 LOGGER: Final = logging.getLogger("millrace.paths")
 MAX_PENDING_BATCHES: Final = 64

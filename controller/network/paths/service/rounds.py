@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from collectors.errors import FeedError
+from collectors.feed.states.feed_time import FeedTime
 from collectors.values import LinkStatus, NetworkSignals, Snapshot
 from controller.common.errors import StorageError
 from controller.common.standby.lease import Lease
@@ -22,7 +23,6 @@ from controller.network.paths.deciding.graph import Path
 from controller.network.paths.deciding.signals import LEAST_GAP_NS, Signals
 from controller.network.paths.records.values import DrainChange, DrainEffect, LinkChange
 from controller.network.paths.round_result import RoundResult
-from controller.network.paths.service.feed_time import FeedTime
 from controller.network.paths.service.feed_watch import FeedWatch
 from controller.network.paths.service.move_reports import MoveReports, MoveTaker
 from controller.network.paths.service.publication import Publication

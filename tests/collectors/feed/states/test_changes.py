@@ -125,6 +125,17 @@ def test_flows_that_stay_the_same_do_not_travel_again() -> None:
     assert now.paths == {path.flow: aged}
 
 
+def test_overtaken_answer_does_not_take_the_reader_back() -> None:
+    reader, states = StateReader(), numbered(Clock())
+    first = states.take(snapshot(0, (1, 2, 3)))
+    late = feed_pb2.Snapshot.FromString(first.message())
+    read(reader, first)
+    now, _ = read(reader, states.take(snapshot(5, (1, 9, 3))))
+    assert reader.read(late) is now
+    newest, changes = read(reader, states.take(snapshot(8, (1, 10, 3))))
+    assert (changes.since, newest.taken_ns) == (2, 8)
+
+
 def test_states_of_another_run_are_sent_whole() -> None:
     reader, before, after = StateReader(), numbered(Clock()), numbered(Clock())
     read(reader, before.take(snapshot(0, (1, 2, 3))))

@@ -12,10 +12,10 @@ from threading import Barrier
 import pytest
 
 from controller.common.errors import LostLeaseError, StorageError
-from controller.common.etcd import EtcdPlace
 from controller.common.standby.lease import Lease
-from controller.common.standby.sqlite import SqliteLeases
-from controller.common.standby.storage import Entry, LeaseStorage
+from dataplane.leases.place import EtcdPlace
+from dataplane.leases.sqlite import SqliteLeases
+from dataplane.leases.storage import Entry, LeaseStorage
 from tests.controller.apiserver.storage.etcd_process import Etcd
 
 MS = 1_000_000
@@ -51,14 +51,16 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str | None]:
 def storages(request: pytest.FixtureRequest, etcd: str | None, tmp_path: Path) -> Iterator[list[LeaseStorage]]:
     """Return two processes' views of one storage."""
     if request.param == "sqlite":
-        opened: list[LeaseStorage] = [SqliteLeases(str(tmp_path / "lease.sqlite"), WAIT_S) for _ in range(2)]
+        opened: list[LeaseStorage] = [
+            SqliteLeases(str(tmp_path / "lease.sqlite"), WAIT_S, StorageError) for _ in range(2)
+        ]
     else:
         if etcd is None:
             pytest.skip("needs etcd: apt install etcd-server")
-        from controller.common.standby.etcd import EtcdLeases  # noqa: PLC0415 - an extra
+        from dataplane.leases.etcd import EtcdLeases  # noqa: PLC0415 - an extra
 
         place = EtcdPlace(addresses=(etcd,), root=f"/{secrets.token_hex(8)}")
-        opened = [EtcdLeases(place, WAIT_S) for _ in range(2)]
+        opened = [EtcdLeases(place, WAIT_S, StorageError) for _ in range(2)]
     yield opened
     for storage in opened:
         storage.close()
@@ -97,6 +99,11 @@ class Failing(LeaseStorage):
         self._check()
         return self._storage.read(keys, after=after)  # type: ignore[arg-type]
 
+    def below(self, prefix: str) -> dict[str, Entry]:
+        """Read, or fail."""
+        self._check()
+        return self._storage.below(prefix)
+
     def write(self, changes: object, expected: object, *, durable: bool = False) -> int | None:
         """Write, or fail."""
         self._check()
@@ -108,6 +115,14 @@ class Failing(LeaseStorage):
     def _check(self) -> None:
         if self.is_away:
             raise StorageError("it is away")
+
+
+def test_keys_below_a_prefix_are_listed(storages: list[LeaseStorage]) -> None:
+    one, other = storages
+    revision = one.write({"c/a": b"1", "c/b": b"2", "c": b"3", "d/a": b"4", "C/a": b"5", "c%a": b"6"}, {})
+    assert revision is not None
+    assert other.below("c/") == {"c/a": Entry(b"1", revision), "c/b": Entry(b"2", revision)}
+    assert other.below("e/") == {}
 
 
 def test_one_is_active_and_the_other_knows_it(pair: tuple[Lease, Lease]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.network.paths.service.feed_time import FeedTime
+from collectors.feed.states.feed_time import FeedTime
 
 MS = 1_000_000
 UTC_NS = 1_790_000_000_000 * MS

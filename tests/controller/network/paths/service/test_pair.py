@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from controller.common.errors import LostLeaseError, PathError
+from controller.common.errors import LostLeaseError, PathError, StorageError
 from controller.common.standby.lease import Lease
-from controller.common.standby.sqlite import SqliteLeases
 from controller.network.intents import RouteSet
 from controller.network.paths.records.values import DrainChange, HistoryQuery
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
 from controller.network.paths.service.process import serve
 from controller.network.paths.settings import DecideSettings, ManagedFlow, PathServerSettings, RecordSettings
 from dataplane.clock import VirtualClock
+from dataplane.leases.sqlite import SqliteLeases
 from dataplane.topology.values import Topology
 from tests.controller.common.standby.test_lease import LEASE_NS, Time
 from tests.controller.network.paths.service.test_server import PINNED, FakeFeed, congested, play
@@ -64,7 +64,7 @@ async def running(topology: Topology, folder: Path) -> AsyncIterator[tuple[Serve
     async with AsyncExitStack() as stack:
         servers = []
         for name in ("a", "b"):
-            storage = stack.enter_context(SqliteLeases(str(folder / "lease"), 10.0))
+            storage = stack.enter_context(SqliteLeases(str(folder / "lease"), 10.0, StorageError))
             address, time, feed = f"unix:{folder}/{name}.sock", Time(), FakeFeed()
             lease = Lease(storage, "paths", holder=name, address=address, lease_ns=LEASE_NS, now_ns=time)
             settings = PathServerSettings(

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from controller.common.errors import StorageError
-from controller.common.standby.storage import ABSENT, Entry, LeaseStorage
 from dataplane.database import Database, Layout, Synchronous
+from dataplane.errors import MillraceError
+from dataplane.leases.storage import ABSENT, Entry, LeaseStorage
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS keys (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL) WITHOUT ROWID;
@@ -20,9 +20,9 @@ INSERT OR IGNORE INTO newest VALUES (0, 0);
 class SqliteLeases(LeaseStorage):
     """See `LeaseStorage`; for several threads. Commits survive a killed process."""
 
-    def __init__(self, path: str, timeout_s: float) -> None:
+    def __init__(self, path: str, timeout_s: float, error: type[MillraceError]) -> None:
         """Open or create the file; wait at most `timeout_s` for another process's transaction."""
-        layout = Layout("the lease", _SCHEMA, 1, StorageError, busy_s=timeout_s, shared=True)
+        layout = Layout("the lease", _SCHEMA, 1, error, busy_s=timeout_s, shared=True)
         self._database = Database(path, layout)
         self._lock = threading.Lock()
 
@@ -33,6 +33,13 @@ class SqliteLeases(LeaseStorage):
         statement = f"SELECT key, value, revision FROM keys WHERE key IN ({places}) AND revision > ?"  # noqa: S608
         with self._lock:
             rows = self._database.query(statement, (*keys, after))
+        return {key: Entry(value, revision) for key, value, revision in rows}
+
+    def below(self, prefix: str) -> dict[str, Entry]:
+        """Return all keys that begin with a prefix, as of one moment."""
+        statement = "SELECT key, value, revision FROM keys WHERE substr(key, 1, ?) = ?"
+        with self._lock:
+            rows = self._database.query(statement, (len(prefix), prefix))
         return {key: Entry(value, revision) for key, value, revision in rows}
 
     def write(self, changes: Mapping[str, bytes], expected: Mapping[str, int], *, durable: bool = False) -> int | None:

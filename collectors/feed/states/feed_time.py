@@ -1,4 +1,4 @@
-"""Conversion of the feed's times to the path server's clock: a collector has the clock of its own machine."""
+"""Conversion of the feed's times to a reader's clock: a collector has the clock of its own machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SPAN_NS: Final = 10_000_000_000
 
 
 class FeedTime:
-    """Learns from snapshots how far the path server's clock is ahead of the collector's.
+    """Learns from snapshots how far the reader's clock is ahead of the collector's.
 
     The recent snapshot with the least delay is the best measure: all arrived later than they were taken. Snapshots
     delayed on the way by a stalled process therefore show their age. A collector whose clock restarted, with its

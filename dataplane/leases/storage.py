@@ -21,7 +21,7 @@ class Entry:
 
 
 class LeaseStorage(ABC):
-    """Keys that several processes share; every method raises StorageError in one line.
+    """Keys that several processes share; every method raises the error that its opener names, in one line.
 
     The revision is one number for the whole storage, which each transaction increments. A write that fails may or may
     not have taken effect.
@@ -30,6 +30,10 @@ class LeaseStorage(ABC):
     @abstractmethod
     def read(self, keys: Sequence[str], *, after: int = 0) -> dict[str, Entry]:
         """Return the keys that exist, all as of one moment, and have changed after a revision."""
+
+    @abstractmethod
+    def below(self, prefix: str) -> dict[str, Entry]:
+        """Return all keys that begin with a prefix, as of one moment."""
 
     @abstractmethod
     def write(self, changes: Mapping[str, bytes], expected: Mapping[str, int], *, durable: bool = False) -> int | None:

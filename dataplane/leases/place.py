@@ -7,8 +7,8 @@ from typing import Annotated
 import grpc
 from msgspec import Meta
 
-from controller.common.errors import StorageError
 from dataplane.config import Settings
+from dataplane.errors import MillraceError
 from dataplane.given import SECRET_BYTES, read_given
 from dataplane.rpc.addresses import exposed, target_of
 
@@ -51,8 +51,8 @@ class EtcdPlace(Settings, frozen=True):
         targets = [target_of(address) for address in self.addresses]
         return targets[0] if len(targets) == 1 else f"ipv4:{','.join(targets)}"
 
-    def credentials(self) -> grpc.ChannelCredentials | None:
-        """Return gRPC's credentials, None without `ca`; raise StorageError for an unreadable file."""
+    def credentials(self, error: type[MillraceError]) -> grpc.ChannelCredentials | None:
+        """Return gRPC's credentials, None without `ca`; raise `error` for an unreadable file."""
         if self.ca is None:
             return None
         try:
@@ -60,6 +60,6 @@ class EtcdPlace(Settings, frozen=True):
                 None if file is None else read_given(file, SECRET_BYTES)
                 for file in (self.ca, self.private_key, self.certificate)
             )
-        except OSError as error:
-            raise StorageError(f"etcd's {error.filename}: {error.strerror}") from None
+        except OSError as problem:
+            raise error(f"etcd's {problem.filename}: {problem.strerror}") from None
         return grpc.ssl_channel_credentials(ca, key, certificate)

@@ -12,9 +12,9 @@ from typing import Any, Final
 import grpc
 from aetcd import rpc
 
-from controller.common.errors import StorageError
-from controller.common.etcd import EtcdPlace
-from controller.common.standby.storage import Entry, LeaseStorage
+from dataplane.errors import MillraceError
+from dataplane.leases.place import EtcdPlace
+from dataplane.leases.storage import Entry, LeaseStorage
 from dataplane.rpc.addresses import target_of
 from dataplane.rpc.options import foreign_options
 
@@ -30,10 +30,10 @@ _RECONNECT: Final = [
 class EtcdLeases(LeaseStorage):
     """See `LeaseStorage`; for several threads. A call that fails is followed by one to the next member."""
 
-    def __init__(self, place: EtcdPlace, timeout_s: float) -> None:
-        """Limit each call to `timeout_s`; raise StorageError for unreadable certificates."""
-        self._place, self._timeout_s = place, timeout_s
-        credentials, options = place.credentials(), [*foreign_options(_PROBE_MS), *_RECONNECT]
+    def __init__(self, place: EtcdPlace, timeout_s: float, error: type[MillraceError]) -> None:
+        """Limit each call to `timeout_s`; raise `error` for unreadable certificates."""
+        self._place, self._timeout_s, self._error = place, timeout_s, error
+        credentials, options = place.credentials(error), [*foreign_options(_PROBE_MS), *_RECONNECT]
         targets = [target_of(address) for address in place.addresses]
         self._channels = [
             grpc.insecure_channel(target, options=options)
@@ -49,7 +49,17 @@ class EtcdLeases(LeaseStorage):
         """Return the keys that exist and have changed after a revision."""
         ranges = [rpc.RangeRequest(key=self._root + key.encode(), min_mod_revision=after + 1) for key in keys]
         request = rpc.TxnRequest(success=[rpc.RequestOp(request_range=one) for one in ranges])
-        answer = self._call(request)
+        return self._entries(self._call(request))
+
+    def below(self, prefix: str) -> dict[str, Entry]:
+        """Return all keys that begin with a prefix, as of one moment."""
+        first = self._root + prefix.encode()
+        # The end of the range is the first key behind all that begin so.
+        past = first[:-1] + bytes([first[-1] + 1])
+        request = rpc.TxnRequest(success=[rpc.RequestOp(request_range=rpc.RangeRequest(key=first, range_end=past))])
+        return self._entries(self._call(request))
+
+    def _entries(self, answer: Any) -> dict[str, Entry]:  # noqa: ANN401 - etcd's messages have no types
         items = [item for response in answer.responses for item in response.response_range.kvs]
         return {
             bytes(item.key)[len(self._root) :].decode(): Entry(bytes(item.value), int(item.mod_revision))
@@ -91,4 +101,4 @@ class EtcdLeases(LeaseStorage):
             self._member = (member + 1) % len(self._members)
             # RpcError has the call's methods only in subclasses that grpc does not export.
             reason = f"{error.code().name}: {error.details()}" if isinstance(error, grpc.Call) else str(error)
-            raise StorageError(f"etcd at {self._place.addresses[member]}: {reason}") from None
+            raise self._error(f"etcd at {self._place.addresses[member]}: {reason}") from None

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from controller.network.algorithms.kernels.trees import grow_tree
 from controller.network.algorithms.structures import NO_ENTRY, Buckets, Graph, Heap, Scratch
 from controller.network.paths.engineering.kernels.rounding import round_rows, spread_rows
-from controller.network.paths.engineering.kernels.shifting import grow_rows, reprice_all, shift_rows
+from controller.network.paths.engineering.kernels.shifting import grow_rows, reprice_all, shift_rows, tidy_rows
 from controller.network.paths.engineering.structures import POWER_BITS, SLOPE_BITS, STEPS, TOP, Prices, Walk
 from controller.network.paths.engineering.values import FloatArray, IntArray, SwitchGraph
 from dataplane.native import Kernel, Library, kernel_library, pointer_to
@@ -30,7 +30,7 @@ _POWERS = np.rint(2.0 ** (POWER_BITS + np.arange(1 << STEPS) / (1 << STEPS))).as
 
 @cache
 def _library() -> Library:
-    return kernel_library(grow_tree, grow_rows, reprice_all, shift_rows, round_rows, spread_rows)
+    return kernel_library(grow_tree, grow_rows, reprice_all, shift_rows, tidy_rows, round_rows, spread_rows)
 
 
 @cache
@@ -88,7 +88,7 @@ class Traffic:
         self.weights = np.zeros((rows, links), np.uint64)
         self.load = self.fixed.copy()
         self.cost = np.zeros(links, np.uint64)
-        self._destinations = destinations.astype(np.uint32)
+        self.destinations = destinations.astype(np.uint32)
         self._arrays = {
             name: np.zeros(links, np.uint64) for name in ("factor", "slope", "most", "delay", "entering")
         }
@@ -111,7 +111,7 @@ class Traffic:
     @property
     def rows(self) -> int:
         """Number of destinations."""
-        return len(self._destinations)
+        return len(self.destinations)
 
     def utilisation(self) -> FloatArray:
         """Return each link's utilisation, in the kernels' order."""
@@ -134,20 +134,26 @@ class Traffic:
         """Move traffic of rows to cheaper paths."""
         compiled(shift_rows)(
             self.layout.graph, self._scratch, self.prices, self._walk,
-            pointer_to(self._destinations), first, last, pointer_to(self.flows.reshape(-1)),
+            pointer_to(self.destinations), first, last, pointer_to(self.flows.reshape(-1)),
         )  # fmt: skip
+
+    def tidy(self) -> None:
+        """Remove all traffic that goes in a cycle."""
+        compiled(tidy_rows)(
+            self.layout.graph, self.prices, self._walk, self.rows, pointer_to(self.flows.reshape(-1))
+        )
 
     def round(self, first: int, last: int, *, moves: bool = True) -> None:
         """Move traffic of rows to cheaper paths, if it `moves`, and divide it by whole weights."""
         compiled(round_rows)(
             self.layout.graph, self._scratch, self.prices, self._walk,
-            pointer_to(self._destinations), first, last, *self._tables(), moves,
+            pointer_to(self.destinations), first, last, *self._tables(), moves,
         )  # fmt: skip
 
     def spread(self) -> int:
         """Let weights make all traffic; return the first row with a cycle or without a path, else their number."""
         bad = compiled(spread_rows)(
-            self.layout.graph, self.prices, self._walk, pointer_to(self._destinations), 0, self.rows, *self._tables()
+            self.layout.graph, self.prices, self._walk, pointer_to(self.destinations), 0, self.rows, *self._tables()
         )
         return int(bad)
 
@@ -162,7 +168,7 @@ class Traffic:
         distance = np.empty(self.entering.shape, np.uint64)
         compiled(grow_rows)(
             self.layout.graph, self._scratch, self.prices,
-            pointer_to(self._destinations), self.rows, pointer_to(distance.reshape(-1)),
+            pointer_to(self.destinations), self.rows, pointer_to(distance.reshape(-1)),
         )  # fmt: skip
         self._arrays["entering"][:] = before
         least = float(np.where(self.entering > 0, distance, 0.0).reshape(-1) @ self.entering.reshape(-1).astype(float))

@@ -36,6 +36,10 @@ _GROUPS = 10
 _MOST_IN_GROUP = 32
 _NEAR = 4.0
 """Stand-ins are left out that cannot tell utilisations this near to the bound: the gap times the sharpness."""
+_GOOD = 0.005
+"""Splits within this share of the bound are not improved further."""
+_LEAST_MENDED = 5e-4
+"""The same share as `_LEAST_GAIN` for rounding all traffic once more."""
 _NOISE = 1e-7
 _SLACK = 1e-3
 """Routes that need not change may add this share to the maximum utilisation."""
@@ -151,6 +155,7 @@ class Search:
 
     def draft(self) -> Draft:
         """Return the state of the search."""
+        self._traffic.tidy()
         shares = self._traffic.shares(self._traffic.flows, self._present_shares)
         return Draft(self._with(shares), replace(self.progress))
 
@@ -194,7 +199,7 @@ class Search:
 
     def _is_good(self) -> bool:
         most = self._maximum(self._traffic.load)
-        return most <= max(self.problem.enough, self.bound * (1 + _LEAST_GAIN))
+        return most <= max(self.problem.enough, self.bound * (1 + _GOOD))
 
     def _sweep(self) -> Iterator[None]:
         """Continue a sweep over all destinations; the last one with a stand-in is the one that gains little."""
@@ -213,8 +218,10 @@ class Search:
         progress.row, progress.sweeps = 0, progress.sweeps + 1
         if gain < _LEAST_GAIN or progress.sweeps >= _MOST_SWEEPS:
             progress.stage, progress.sweeps = progress.stage + 1, 0
-            self._raise_bound(self._congestion(sharpness))
-            yield
+            # Sharper prices give the better bound where few links decide, as in large networks.
+            for each in (sharpness, *SHARPNESS[progress.stage : progress.stage + 1]):
+                self._raise_bound(self._congestion(each))
+                yield
 
     def _round(self) -> Iterator[None]:
         """Continue to make weights of all traffic; the last time is the one that gains nothing."""
@@ -227,7 +234,7 @@ class Search:
             yield
         self._keep_best()
         progress.row, progress.sweeps = 0, progress.sweeps + 1
-        if self._best[0] > best - _NOISE or progress.sweeps >= _MOST_ROUNDINGS or self._is_good():
+        if self._best[0] > best - _LEAST_MENDED or progress.sweeps >= _MOST_ROUNDINGS or self._is_good():
             progress.stage += 1
 
     def _next_row(self) -> int:

@@ -73,6 +73,13 @@ def shift_rows(  # noqa: PLR0917 - kernels have no keywords
 
 
 @kernel
+def tidy_rows(graph: Graph, prices: Prices, walk: Walk, rows: u32, flows: Array[u64]) -> None:
+    """Remove all cycles."""
+    for row in range(rows):
+        sort_switches(graph, prices, walk, offset(flows, as_u64(row) * as_u64(graph.links)))
+
+
+@kernel
 def shift(  # noqa: PLR0917 - kernels have no keywords
     graph: Graph, scratch: Scratch, prices: Prices, walk: Walk, destination: u32, flow: Array[u64]
 ) -> None:

@@ -131,6 +131,15 @@ class TrafficEngineer:
         return before, after
 
     @property
+    def prices(self) -> FloatArray | None:
+        """Prices of links that gave the last round's bound, None before the first."""
+        return self._prices
+
+    def splits(self) -> Splits:
+        """Return the splits in force; destinations that met a dead link go by shortest paths."""
+        return self._present()
+
+    @property
     def is_searching(self) -> bool:
         """Return whether an unfinished round remains for the next step."""
         return self._search is not None

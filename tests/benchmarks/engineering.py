@@ -19,9 +19,10 @@ is that with `enough: 0`. JSON has the worst of all seeds.
 
 With `--scale` there are only rounds of an engineer without time limit (`enough` and `min_gain` 0) on networks of up to
 1,000 switches and 100,000 demands: the first from base routes, then one each after every demand changed by up to 1, 5
-and 20 % at random. The time is CPU time of the whole round, on one core. te_gap is the share by which the first round's
-weights on the largest wide area network may at most be above the optimum, by the bound that link prices prove; fat trees
-and a leaf-spine fabric begin at ECMP, which is the best. POP is rebuilt on the networks whose program is small enough.
+and 20 % at random. The time is CPU time of the whole round, on one core. te_gap is the share by which the first
+round's weights on the largest wide area network may at most be above the optimum, by the bound that link prices prove;
+fat trees and a leaf-spine fabric begin at ECMP, which is the best. POP is rebuilt on 100 switches, where the whole
+program can be solved too.
 
 Usage: python tests/benchmarks/engineering.py [--matrices N] [--seeds N] [--large] [--scale [--quick]]
 """
@@ -253,7 +254,9 @@ def scaled_up(*, quick: bool) -> tuple[Table, dict[str, float | None]]:
     for topology in (*(wide_area_network(size, 0, (10, 40, 100)) for size in sizes), *fabrics):
         graph = SwitchGraph.of(topology)
         is_wide = topology.name.startswith("wan")
-        given = engineering_scale.some_pairs(graph.demand_matrix(gravity(topology) if is_wide else edges_only(topology)))
+        given = engineering_scale.some_pairs(
+            graph.demand_matrix(gravity(topology) if is_wide else edges_only(topology))
+        )
         (demand,) = scaled(graph, [given])
         first, *others = engineering_scale.rounds(topology, demand)
         table.add_row(

@@ -174,7 +174,10 @@ def weights_of(amounts: list[int]) -> list[int]:
         return [int(amount > 0) for amount in amounts]
     options = [_largest_remainder(amounts, parts) for parts in range(1, MAX_GROUP_SIZE + 1)]
     errors = [
-        max(abs(Fraction(weight, sum(option)) - Fraction(amount, total)) for weight, amount in zip(option, amounts))
+        max(
+            abs(Fraction(weight, sum(option)) - Fraction(amount, total))
+            for weight, amount in zip(option, amounts, strict=True)
+        )
         for option in options
     ]
     for within in (Fraction(1, 1 << 20), Fraction(1, 64)):

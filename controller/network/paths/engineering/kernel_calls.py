@@ -65,19 +65,19 @@ class Layout:
             "tail": tail, "head": head, "out_start": starts[0], "in_start": starts[1],
             "in_link": in_link, "in_tail": tail[in_link],
         }  # fmt: skip
-        native = Graph(
-            switches=size, links=len(link), **{name: pointer_to(column) for name, column in columns.items()}
-        )
+        native = Graph(switches=size, links=len(link), **{name: pointer_to(column) for name, column in columns.items()})
         return cls(
             link, native, np.argsort(in_link).astype(np.uint32),
-            graph.tails[link], starts[0][:-1].astype(np.int64), np.diff(starts[0].astype(np.int64)),
+            graph.tails[link], starts[0][:-1].astype(np.int64), np.bincount(graph.tails, minlength=size),
         )  # fmt: skip
 
 
 class Traffic:
     """Traffic by (row of a destination, link) that kernels move; loads are in `UNIT` of the fastest link."""
 
-    def __init__(self, graph: SwitchGraph, destinations: IntArray, entering_bps: FloatArray, fixed_bps: FloatArray):
+    def __init__(
+        self, graph: SwitchGraph, destinations: IntArray, entering_bps: FloatArray, fixed_bps: FloatArray
+    ) -> None:
         self.layout = layout = Layout.of(graph)
         rows, links, size = len(destinations), len(graph.links), len(graph.switches)
         self.unit_bps = float(graph.rate_bps.max(initial=1.0)) / UNIT
@@ -89,9 +89,7 @@ class Traffic:
         self.load = self.fixed.copy()
         self.cost = np.zeros(links, np.uint64)
         self.destinations = destinations.astype(np.uint32)
-        self._arrays = {
-            name: np.zeros(links, np.uint64) for name in ("factor", "slope", "most", "delay", "entering")
-        }
+        self._arrays = {name: np.zeros(links, np.uint64) for name in ("factor", "slope", "most", "delay", "entering")}
         self.prices = Prices(
             load=pointer_to(self.load),
             cost=pointer_to(self.cost),
@@ -139,9 +137,7 @@ class Traffic:
 
     def tidy(self) -> None:
         """Remove all traffic that goes in a cycle."""
-        compiled(tidy_rows)(
-            self.layout.graph, self.prices, self._walk, self.rows, pointer_to(self.flows.reshape(-1))
-        )
+        compiled(tidy_rows)(self.layout.graph, self.prices, self._walk, self.rows, pointer_to(self.flows.reshape(-1)))
 
     def round(self, first: int, last: int, *, moves: bool = True) -> None:
         """Move traffic of rows to cheaper paths, if it `moves`, and divide it by whole weights."""

@@ -194,7 +194,7 @@ class Search:
         """Leave out stand-ins that are too soft for a start that is nearly as good as the bound."""
         if self.progress == Progress() and self.bound:
             gap = self._maximum(self._traffic.load) / self.bound - 1
-            soft = sum(_NEAR > sharpness * gap for sharpness in SHARPNESS[:-2])
+            soft = sum(sharpness * gap < _NEAR for sharpness in SHARPNESS[:-2])
             self.progress.stage = soft
 
     def _is_good(self) -> bool:
@@ -270,7 +270,7 @@ class Search:
         return soft + float(self._traffic.load @ self._delay_costs(sharpness))
 
     def _delay_costs(self, sharpness: int) -> FloatArray:
-        return DELAY_WEIGHTS[SHARPNESS.index(sharpness)] * self._delays
+        return np.asarray(DELAY_WEIGHTS[SHARPNESS.index(sharpness)] * self._delays)
 
     def _congestion(self, sharpness: int) -> FloatArray:
         """Return the stand-in's slopes without delay, by the graph's links."""

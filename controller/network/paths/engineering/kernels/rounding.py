@@ -1,4 +1,4 @@
-"""Turns traffic on links into weights of next hops, and weights into traffic; the twin is tests/reference/shifting.py."""
+"""Turns traffic into weights of next hops, and weights into traffic; the twin is tests/reference/shifting.py."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def round_rows(  # noqa: PLR0917 - kernels have no keywords
         if moves:
             shift(graph, scratch, prices, walk, destinations[row], flow)
         sort_switches(graph, prices, walk, flow)
-        weigh(graph, walk, destinations[row], flow, offset(weights, begin))
+        weigh(graph, walk, flow, offset(weights, begin))
         enter = offset(entering, as_u64(row) * as_u64(graph.switches))
         spread(graph, prices, walk, destinations[row], flow, enter, offset(weights, begin))
 
@@ -69,7 +69,7 @@ def spread_rows(  # noqa: PLR0917 - kernels have no keywords
 
 
 @kernel
-def weigh(graph: Graph, walk: Walk, destination: u32, flow: Array[u64], weight: Array[u64]) -> None:
+def weigh(graph: Graph, walk: Walk, flow: Array[u64], weight: Array[u64]) -> None:
     """Write the weights that are nearest to the traffic of each switch, 0 where there is none."""
     for switch in range(graph.switches):
         first: u32 = graph.out_start[switch]

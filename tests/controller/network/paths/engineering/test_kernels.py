@@ -49,9 +49,7 @@ def test_kernels_match_the_plain_twin(seed: int, switches: int) -> None:
 @given(amounts=st.lists(st.integers(0, 1 << 40), min_size=1, max_size=9).filter(any))
 def test_plain_weights_keep_exact_shares(amounts: list[int]) -> None:
     weights = weights_of(amounts)
-    assert weights_of([weight << 30 for weight in weights]) == [
-        weight // np.gcd.reduce(weights) for weight in weights
-    ]
+    assert weights_of([weight << 30 for weight in weights]) == [weight // np.gcd.reduce(weights) for weight in weights]
 
 
 @settings(max_examples=5)
@@ -114,9 +112,7 @@ def test_bound_of_any_prices_is_below_the_optimum() -> None:
     problem = problem_of(11, 10)
     demand = np.zeros((10, 10))
     demand[:, problem.destinations] = problem.entering_bps.T
-    optimum = solve(
-        problem.graph, demand, problem.destinations.tolist(), fixed_bps=problem.fixed_bps
-    ).max_utilisation
+    optimum = solve(problem.graph, demand, problem.destinations.tolist(), fixed_bps=problem.fixed_bps).max_utilisation
     traffic = Traffic(problem.graph, problem.destinations, problem.entering_bps, problem.fixed_bps)
     rng = np.random.default_rng(0)
     for _ in range(20):

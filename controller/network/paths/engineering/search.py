@@ -90,7 +90,7 @@ class Progress:
     row: int = 0
     """The next destination in this sweep."""
     before: float = 0.0
-    """What the sweep has to improve on."""
+    """The stand-in's value when the sweep began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ class Search:
         """Return the stand-in's slopes without delay, by the graph's links."""
         exponents = sharpness * (self._traffic.utilisation() / self._scale())
         slopes = np.exp2(exponents - exponents.max(initial=0.0)) / self._traffic.rates
-        prices = np.empty_like(slopes)
+        prices: FloatArray = np.empty(len(slopes))
         prices[self._traffic.layout.link] = slopes
         return prices
 

@@ -233,7 +233,7 @@ class TrafficEngineer:
         self._search, self._prices = None, search.prices
         self._unfinished = None if search.is_finished else search.draft()
         problem, result, present = search.problem, search.result(), self._present()
-        before, after = (problem.max_utilisation(splits) for splits in (present, result))
+        before, after = problem.max_utilisation(present), search.result_utilisation
         is_gain = before > after and before - after >= self.settings.min_gain * before
         if self._is_returning:
             if not is_gain and after > max(before, self.settings.enough):
@@ -252,9 +252,10 @@ class TrafficEngineer:
         self, splits: Splits, now_ns: int, before: float, after: float, reason: str
     ) -> EngineeringRound | None:
         weighted = self._in_force.replace(splits)
-        if set(weighted) == set(self.weighted):
+        difference = set(weighted) ^ set(self.weighted)
+        if not difference:
             return None
-        changed = tuple(sorted({route.destination for route in set(weighted) ^ set(self.weighted)}))
+        changed = tuple(sorted({route.destination for route in difference}))
         self.weighted = weighted
         done = EngineeringRound(now_ns, before, after, changed, reason)
         self.rounds.append(done)

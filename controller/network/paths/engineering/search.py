@@ -123,6 +123,8 @@ class Search:
         self._prices = np.ones(len(graph.links))
         self.bound = 0.0
         """The maximum utilisation is at least this, however traffic is split."""
+        self.result_utilisation = 0.0
+        """Maximum utilisation of the last `result`."""
         self.is_finished = False
         self._steps = self._run()
 
@@ -163,6 +165,7 @@ class Search:
         """Return the best splits so far; destinations that need not change keep those in force."""
         self._keep_rounded()
         _, load, weights, flows = self._best
+        self.result_utilisation = self._maximum(load)
         if weights is None:
             return self.present
         traffic = self._traffic
@@ -175,6 +178,7 @@ class Search:
             back = load - flows[row] + self._present_flows[row]
             if (back <= limit).all():
                 load, shares[row] = back, self._present_shares[row]
+        self.result_utilisation = float((load / rates).max())
         return self._with(shares)
 
     def _run(self) -> Iterator[None]:

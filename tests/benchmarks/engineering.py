@@ -17,7 +17,14 @@ shortest paths; times are this process's CPU time. The optimum of 300 switches i
 the share by which the result, in weights, is above the optimum, or above `enough` where the optimum is below; "gap, 0"
 is that with `enough: 0`. JSON has the worst of all seeds.
 
-Usage: python tests/benchmarks/engineering.py [--matrices N] [--seeds N] [--large]
+With `--scale` there are only rounds of an engineer without time limit (`enough` and `min_gain` 0) on networks of up to
+1,000 switches and 100,000 demands: the first from base routes, then one each after every demand changed by up to 1, 5
+and 20 % at random. The time is CPU time of the whole round, on one core. te_gap is the share by which the first
+round's weights on the largest wide area network may at most be above the optimum, by the bound that link prices prove;
+fat trees and a leaf-spine fabric begin at ECMP, which is the best. POP is rebuilt on 100 switches, where the whole
+program can be solved too.
+
+Usage: python tests/benchmarks/engineering.py [--matrices N] [--seeds N] [--large] [--scale [--quick]]
 """
 
 from __future__ import annotations
@@ -43,9 +50,10 @@ from controller.network.paths.engineering.splits import by_flows, ecmp, shortest
 from controller.network.paths.engineering.values import FloatArray, Splits, SwitchGraph
 from controller.network.paths.engineering.weights import rounded
 from dataplane.topology.demands import gravity, load_yates
-from dataplane.topology.families import fat_tree
+from dataplane.topology.families import fat_tree, leaf_spine
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
+from tests.benchmarks.routing import engineering_scale
 from tests.benchmarks.routing.convergence import Convergence, Optimum, both, bounded_optimum, gap, whole_optimum
 from tests.reference.utilisations import Figures, figures
 from tests.reference.whole_program import solve
@@ -164,8 +172,8 @@ def _finite(delay_ms: float) -> float | None:
 
 
 def edges_only(topology: Topology) -> dict[tuple[str, str], float]:
-    """Return equal demands between all edge switches of a fat tree."""
-    edges = [node.name for node in topology.switches if node.name.startswith("edge")]
+    """Return equal demands between all edge switches of a fat tree, or all leaves."""
+    edges = [node.name for node in topology.switches if node.name.startswith(("edge", "leaf"))]
     return {(src, dst): 1e9 for src in edges for dst in edges if src != dst}
 
 
@@ -236,13 +244,53 @@ def _worsen(
         keys[key] = round(max(value, keys.get(key) or 0.0), 4)
 
 
+def scaled_up(*, quick: bool) -> tuple[Table, dict[str, float | None]]:
+    """Return the table of large networks, and the figures of the largest wide area network for JSON."""
+    changes = [f"{change:.0%} changed: s, gap" for change in engineering_scale.CHANGES]
+    table = Table("", "switches", "demands", "ECMP", "first round", "CPU s", "gap", *changes)
+    sizes = (100,) if quick else (100, 300, 1000)
+    keys: dict[str, float | None] = {"te_1000_s": None, "te_gap": None}
+    fabrics = [fat_tree(4)] if quick else [fat_tree(8), fat_tree(12), leaf_spine(16, 400)]
+    for topology in (*(wide_area_network(size, 0, (10, 40, 100)) for size in sizes), *fabrics):
+        graph = SwitchGraph.of(topology)
+        is_wide = topology.name.startswith("wan")
+        given = engineering_scale.some_pairs(
+            graph.demand_matrix(gravity(topology) if is_wide else edges_only(topology))
+        )
+        (demand,) = scaled(graph, [given])
+        first, *others = engineering_scale.rounds(topology, demand)
+        table.add_row(
+            topology.name, str(len(graph.switches)), str(np.count_nonzero(demand)),
+            f"{engineering_scale.even_start(graph, demand):.4f}", f"{first.max_utilisation:.4f}",
+            f"{first.cpu_s:.2f}", f"{first.gap:.2%}", *(f"{each.cpu_s:.2f}, {each.gap:.2%}" for each in others),
+        )  # fmt: skip
+        if is_wide:
+            keys |= {"te_gap": round(first.gap, 4)}
+        if is_wide and len(graph.switches) == max(sizes) == 1000:
+            keys |= {"te_1000_s": round(first.cpu_s, 2)}
+        if is_wide and len(graph.switches) == 100:
+            whole = whole_optimum(graph, demand)
+            table.add_row("linear program", "", "", "", f"{whole.bound:.4f}")
+            for parts in (4, 10):
+                reached, cpu_s = engineering_scale.pop(graph, demand, parts)
+                table.add_row(f"POP, {parts} parts", "", "", "", f"{reached:.4f}", f"{cpu_s:.2f}")
+    return table, keys
+
+
 def main(argv: list[str]) -> None:
     """Print two tables and, last, one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--matrices", type=int, help="the first N hours only")
     parser.add_argument("--seeds", type=int, default=3, help="wide area networks of each size and kind")
     parser.add_argument("--large", action="store_true", help="those of 300 switches, too")
+    parser.add_argument("--scale", action="store_true", help="only networks of up to 1,000 switches")
+    parser.add_argument("--quick", action="store_true", help="with --scale: up to 100 switches")
     options = parser.parse_args(argv)
+    if options.scale:
+        largest, figures = scaled_up(quick=options.quick)
+        Console(width=160).print(largest)
+        print(json.dumps(figures))
+        return
     table, keys = measure(options.matrices)
     Console(width=120).print(table)
     rounds, more = converging(options.seeds, large=options.large)

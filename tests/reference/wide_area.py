@@ -25,7 +25,8 @@ def wide_area_network(switches: int, seed: int, rates_gbps: tuple[int, ...] = (1
     distance = np.hypot(*(places[:, None] - places[None]).transpose(2, 0, 1))
     cables = _tree(distance)
     pairs = [(a, b) for a in range(switches) for b in range(a + 1, switches)]
-    odds = np.exp([-distance[pair] / (REACH * distance.max()) for pair in pairs])
+    reach_km = REACH * distance.max()
+    odds = np.exp([-distance[pair] / reach_km for pair in pairs])
     # Draws without replacement, in proportion to the odds (Efraimidis and Spirakis).
     for index in np.argsort(-np.log(rng.random(len(pairs))) / odds):
         if len(cables) >= DEGREE * switches / 2:

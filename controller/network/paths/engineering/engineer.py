@@ -19,15 +19,12 @@ from controller.network.paths.engineering.search import Draft, Problem, Search
 from controller.network.paths.engineering.settings import EngineeringSettings
 from controller.network.paths.engineering.splits import ecmp
 from controller.network.paths.engineering.values import Demands, FloatArray, Splits, SwitchGraph
-from dataplane.clock import NS_PER_S, Clock, VirtualClock
+from dataplane.clock import Clock, VirtualClock
 from dataplane.extras import EXTRA_OF
 from dataplane.topology.values import LinkKey, Topology
 
 TURN_NS = 200_000_000
 """Longest computation of a step before other decisions get a turn; the next step continues."""
-
-_PROGRAM_SHARE = 0.25
-"""Part of a round's time for a linear program, which cannot be interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,6 @@ class TrafficEngineer:
         self.last_problem: str | None = None
         self.rounds: deque[EngineeringRound] = deque(maxlen=1000)
         self._clock = clock or VirtualClock()
-        self._limit_s = None if clock is None else _PROGRAM_SHARE * settings.round_time_ns / NS_PER_S
         self._in_force = InForce(topology, next_hops(topology), weighted)
         self._demands: dict[tuple[str, str], float] = {}
         self._last_ns: int | None = None
@@ -135,6 +131,15 @@ class TrafficEngineer:
         return before, after
 
     @property
+    def prices(self) -> FloatArray | None:
+        """Prices of links that gave the last round's bound, None before the first."""
+        return self._prices
+
+    def splits(self) -> Splits:
+        """Return the splits in force; destinations that met a dead link go by shortest paths."""
+        return self._present()
+
+    @property
     def is_searching(self) -> bool:
         """Return whether an unfinished round remains for the next step."""
         return self._search is not None
@@ -198,7 +203,7 @@ class TrafficEngineer:
         settings, present = self.settings, self._present()
         problem = self._problem(pinned_bps)
         keep = self._without_detours(present) if self._is_returning else present
-        search = Search(problem, keep, draft=self._unfinished, limit_s=self._limit_s)
+        search = Search(problem, keep, draft=self._unfinished)
         if self._is_returning or search.could_gain(settings.min_gain, self._prices):
             return search
         self._prices, self._unfinished = search.prices, None
@@ -228,7 +233,7 @@ class TrafficEngineer:
         self._search, self._prices = None, search.prices
         self._unfinished = None if search.is_finished else search.draft()
         problem, result, present = search.problem, search.result(), self._present()
-        before, after = (problem.max_utilisation(splits) for splits in (present, result))
+        before, after = problem.max_utilisation(present), search.result_utilisation
         is_gain = before > after and before - after >= self.settings.min_gain * before
         if self._is_returning:
             if not is_gain and after > max(before, self.settings.enough):
@@ -247,9 +252,10 @@ class TrafficEngineer:
         self, splits: Splits, now_ns: int, before: float, after: float, reason: str
     ) -> EngineeringRound | None:
         weighted = self._in_force.replace(splits)
-        if set(weighted) == set(self.weighted):
+        difference = set(weighted) ^ set(self.weighted)
+        if not difference:
             return None
-        changed = tuple(sorted({route.destination for route in set(weighted) ^ set(self.weighted)}))
+        changed = tuple(sorted({route.destination for route in difference}))
         self.weighted = weighted
         done = EngineeringRound(now_ns, before, after, changed, reason)
         self.rounds.append(done)

@@ -58,14 +58,21 @@ class InForce:
         graph = self._graph
         switches, destinations = np.nonzero(differs.T)
         links = graph.leaving_padded[switches]
-        weights = quantise_rows(padded[destinations[:, None], links])
-        weights //= np.gcd.reduce(weights, axis=1, keepdims=True)
+        shares = padded[destinations[:, None], links]
         names, peers = graph.switches, [key.dst for key in graph.links]
-        for switch, destination, row, each in zip(
-            switches.tolist(), destinations.tolist(), links.tolist(), weights.tolist(), strict=True
-        ):
+        # Most switches have one next hop: those share its tuple.
+        alone = [((peer, 1),) for peer in peers]
+        hops: list[tuple[tuple[str, int], ...]] = [
+            alone[link] for link in links[np.arange(len(links)), shares.argmax(axis=1)].tolist()
+        ]
+        several = np.flatnonzero(np.count_nonzero(shares > 0, axis=1) > 1)
+        weights = quantise_rows(shares[several])
+        weights //= np.gcd.reduce(weights, axis=1, keepdims=True)
+        for index, row, each in zip(several.tolist(), links[several].tolist(), weights.tolist(), strict=True):
             used = [(peers[link], weight) for link, weight in zip(row, each, strict=True) if weight]
-            yield WeightedRoute(names[switch], names[destination], tuple(sorted(used)))
+            hops[index] = tuple(sorted(used))
+        for switch, destination, each_hops in zip(switches.tolist(), destinations.tolist(), hops, strict=True):
+            yield WeightedRoute(names[switch], names[destination], each_hops)
 
     def _take(self, weighted: Iterable[WeightedRoute]) -> None:
         graph = self._graph

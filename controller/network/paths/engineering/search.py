@@ -1,84 +1,45 @@
-"""The search for better weights: destination by destination to a cheaper tree, until nothing improves.
+"""The search for better weights: traffic moves from dear paths to cheap ones until all paths in use cost the same.
 
-Links have prices: the slopes of a smooth stand-in for the maximum utilisation (`potential`). A destination whose
-traffic would be cheaper by another tree moves to it, entirely or in part, in weights that the tables can hold.
-Increasingly sharp stand-ins follow each other; then, if it is small enough, the linear program over all trees seen
-(`program`) finds their best mixture. Every intermediate result can be applied, so a search may end at any moment: more
-time gives better weights, never wrong ones.
+Links have prices: the slopes of a smooth stand-in for the maximum utilisation, plus a little for delay. Kernels move
+the traffic of one destination after the other to its cheapest tree, as much as pays, and prices follow at once
+(`kernels/shifting.py`). Increasingly sharp stand-ins follow each other; then the traffic of each destination becomes
+weights that the tables can hold, and what rounding moved is made good by the destinations that follow. Any link prices
+give a bound that no split is below, so that a search knows when it is done, and how far it may be from the optimum.
+A search may end at any moment: more time gives better weights, never wrong ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.network.paths.engineering.program import Columns, mixing
-from controller.network.paths.engineering.splits import shares_of_flows
+from controller.network.paths.engineering.kernel_calls import UNIT, Longs, Traffic
 from controller.network.paths.engineering.trees import cheapest_trees
 from controller.network.paths.engineering.values import FloatArray, IntArray, Splits, SwitchGraph
-from controller.network.paths.engineering.weights import rounded_shares
 
-
-@dataclass(frozen=True, slots=True)
-class Potential:
-    """The soft maximum of all utilisations over `scale`, plus delay; arrays are by link, loads in the rates' unit.
-
-    soft maximum = 1 + log(sum of exp(sharpness * (utilisation / scale - 1))) / sharpness: the sharper, the nearer to
-    the maximum itself, and the fewer links have a price.
-    """
-
-    rates: FloatArray
-    delay_costs: FloatArray
-    """Delay cost of a unit of load on each link."""
-    sharpness: float
-    scale: float
-
-    def value(self, loads: FloatArray) -> float:
-        """Return the potential of loads."""
-        exponents = self.sharpness * (loads / self.rates / self.scale - 1.0)
-        most = float(exponents.max())
-        # The largest exponent is taken out first, so that exp cannot overflow.
-        soft = 1.0 + (most + float(np.log(np.exp(exponents - most).sum()))) / self.sharpness
-        return soft + float(loads @ self.delay_costs)
-
-    def congestion_prices(self, loads: FloatArray) -> FloatArray:
-        """Return how fast the soft maximum grows with each link's load."""
-        exponents = self.sharpness * (loads / self.rates / self.scale)
-        powers = np.exp(exponents - exponents.max())
-        return np.asarray(powers / powers.sum() / self.rates / self.scale)
-
-    def prices(self, loads: FloatArray) -> FloatArray:
-        """Return how fast the potential grows with each link's load."""
-        return self.congestion_prices(loads) + self.delay_costs
-
-
-SHARPNESS = (10.0, 20.0, 40.0, 80.0, 160.0)
-"""Sharpness of successive stand-ins: soft ones lead out of dead ends, sharp ones single out the busiest link."""
-PARTS = (1.0, 0.5, 0.25, 0.125)
-"""Shares of a destination's traffic that may move to a tree at once."""
-MENDING_PARTS = (0.0625, 0.03125)
-"""Parts that repair losses from rounding the linear program's mixture."""
-DELAY_WEIGHT = 0.15
-"""Weight of a doubled delay of all traffic, in shares of the maximum utilisation."""
-_PROGRAM_DELAY_WEIGHT = 0.01
-"""The same in the linear program, which can determine which changes lower the maximum."""
+SHARPNESS = (14, 29, 58, 115, 230)
+"""Powers of two by which a price rises up to the scale, of successive stand-ins: soft ones lead out of dead ends, sharp
+ones single out the busiest link."""
+DELAY_WEIGHTS = (0.15, 0.1, 0.05, 0.02, 0.01)
+"""Weight of a doubled delay of all traffic with each stand-in, in shares of the maximum utilisation: at the end, delay
+only decides between splits that are equally good."""
 _MERIT_DELAY_WEIGHT = 0.03
 """The same for comparing splits with the best so far."""
 
 _MOST_SWEEPS = 8
+_MOST_ROUNDINGS = 6
 _LEAST_GAIN = 0.003
 """A sweep over all destinations that gains less than this share is the last with its stand-in."""
 _GROUPS = 10
 _MOST_IN_GROUP = 32
-_MOST_ENTRIES = 150_000
-"""Non-zero loads in all linear programs of a search: beyond that they take longer than a round should."""
-_MOST_MIXTURES = 8
-_MOST_MIXINGS = 3
-"""Searches that may begin with the linear program, or one if the last was interrupted: it may exceed a round."""
-_MOST_TREES = 14
-"""Trees a destination has in the linear program: the cheapest."""
+_NEAR = 4.0
+"""Stand-ins are left out that cannot tell utilisations this near to the bound: the gap times the sharpness."""
+_GOOD = 0.005
+"""Splits within this share of the bound are not improved further."""
+_LEAST_MENDED = 5e-4
+"""The same share as `_LEAST_GAIN` for rounding all traffic once more."""
 _NOISE = 1e-7
 _SLACK = 1e-3
 """Routes that need not change may add this share to the maximum utilisation."""
@@ -105,8 +66,17 @@ class Problem:
 
     def max_utilisation(self, splits: Splits) -> float:
         """Return the utilisation of the busiest link; raise PathError if a demand has no way."""
-        loads = splits.loads_by_destination(self.destinations, self.entering_bps).sum(axis=0) + self.fixed_bps
-        return float((loads / self.graph.rate_bps).max(initial=0.0))
+        return float(self.routed(splits).utilisation().max(initial=0.0))
+
+    def routed(self, splits: Splits) -> Traffic:
+        """Return the traffic as splits route it; raise PathError if a demand has no way."""
+        traffic = Traffic(self.graph, self.destinations, self.entering_bps, self.fixed_bps)
+        traffic.weigh(splits.shares[self.destinations])
+        bad = traffic.spread()
+        if bad < traffic.rows:
+            # Raises the error with the switches' names.
+            splits.loads_by_destination(self.destinations[bad : bad + 1], self.entering_bps[bad : bad + 1])
+        return traffic
 
 
 @dataclass(slots=True)
@@ -114,22 +84,18 @@ class Progress:
     """Progress of a search, so that another one can continue from there."""
 
     stage: int = 0
-    """The stand-in in use; after the last come the linear program, and the last stand-in once more."""
+    """The stand-in in use; after the last comes rounding."""
     sweeps: int = 0
     """Sweeps over all destinations with this stand-in."""
-    group: int = 0
-    """The next group of destinations in this sweep."""
-    scale: float = 1.0
-    """That of the potential when the sweep began."""
+    row: int = 0
+    """The next destination in this sweep."""
     before: float = 0.0
-    """The potential then."""
-    mixings: int = 0
-    """Number of times that the linear program was started."""
+    """The stand-in's value when the sweep began."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Intermediate result of a search, from which another one can continue."""
+    """Intermediate result of a search, from which another one can continue: shares that are no whole weights yet."""
 
     splits: Splits
     progress: Progress
@@ -138,37 +104,27 @@ class Draft:
 class Search:
     """Lowers the maximum utilisation from the splits in force; `for _ in search` runs it in short steps."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        present: Splits,
-        *,
-        draft: Draft | None = None,
-        limit_s: float | None = None,
-    ) -> None:
-        """Begin at a draft, else at the splits in force; `limit_s` is the time limit of the linear program."""
+    def __init__(self, problem: Problem, present: Splits, *, draft: Draft | None = None) -> None:
+        """Begin at a draft, else at the splits in force."""
         self.problem, self.present = problem, present
-        start = present if draft is None else draft.splits
         self.progress = Progress() if draft is None else replace(draft.progress)
         graph = problem.graph
-        self._limit_s = limit_s
-        self._unit_bps = float(graph.rate_bps.max())
-        self._rates = graph.rate_bps / self._unit_bps
-        self._fixed = problem.fixed_bps / self._unit_bps
-        self._entering = problem.entering_bps / self._unit_bps
+        self._traffic = traffic = problem.routed(present)
         self._present_shares = present.shares[problem.destinations]
-        self._present_loads = present.loads_by_destination(problem.destinations, self._entering)
-        self._shares = start.shares[problem.destinations]
-        self._loads = start.loads_by_destination(problem.destinations, self._entering)
-        self._total = self._loads.sum(axis=0) + self._fixed
-        self._delays = (graph.delay_ns + _HOP_NS) / self._least_delay()
-        self._best = self._merit(), self._total, self._shares.copy(), self._loads.copy()
-        self._met: list[dict[bytes, FloatArray]] = [{} for _ in problem.destinations]
-        self._mixed: FloatArray | None = None
-        """Result of the linear program that has not been turned into weights yet."""
-        self._prices = np.ones_like(self._rates)
+        self._present_flows = traffic.flows.copy()
+        self._present_loads = traffic.load.copy()
+        self._delays = (graph.delay_ns + _HOP_NS)[traffic.layout.link] / self._least_delay() / UNIT
+        self._best: tuple[float, Longs, Longs | None, Longs] = (
+            self._merit(), traffic.load.copy(), None, self._present_flows,
+        )  # fmt: skip
+        """Merit, loads, weights (None: those in force) and traffic of the best splits so far."""
+        if draft is not None:
+            self._traffic = traffic = problem.routed(draft.splits)
+        self._prices = np.ones(len(graph.links))
         self.bound = 0.0
         """The maximum utilisation is at least this, however traffic is split."""
+        self.result_utilisation = 0.0
+        """Maximum utilisation of the last `result`."""
         self.is_finished = False
         self._steps = self._run()
 
@@ -181,12 +137,12 @@ class Search:
 
         Without prices those of the present loads are taken.
         """
-        before = self._maximum(self._present_loads.sum(axis=0) + self._fixed)
+        before = self._maximum(self._present_loads)
         if before <= self.problem.enough:
             return False
-        if prices is not None and len(prices) == len(self._rates):
+        if prices is not None and len(prices) == len(self._prices):
             self._raise_bound(prices)
-        self._raise_bound(self._potential(SHARPNESS[-1]).congestion_prices(self._total))
+        self._raise_bound(self._congestion(SHARPNESS[-1]))
         return max(self.bound, self.problem.enough) < before * (1 - gain)
 
     @property
@@ -200,222 +156,158 @@ class Search:
         return self._maximum(self._best[1])
 
     def draft(self) -> Draft:
-        """Return the state of the search; one that is mixing continues with its current mixture."""
-        has_mixed, progress = self._mixed is not None, replace(self.progress)
-        self._take_mixture()
-        if has_mixed:
-            progress.stage = len(SHARPNESS) + 1
-        return Draft(self._with(self._shares), progress)
+        """Return the state of the search."""
+        self._traffic.tidy()
+        shares = self._traffic.shares(self._traffic.flows, self._present_shares)
+        return Draft(self._with(shares), replace(self.progress))
 
     def result(self) -> Splits:
         """Return the best splits so far; destinations that need not change keep those in force."""
-        self._take_mixture()
-        self._keep_best()
-        _, total, shares, loads = self._best
-        shares = shares.copy()
-        limit = max(self._maximum(total) * (1 + _SLACK), self.problem.enough)
-        relief = (loads - self._present_loads) @ self._potential(SHARPNESS[-1]).congestion_prices(total)
-        for row in np.argsort(-relief, kind="stable"):
-            back = total - loads[row] + self._present_loads[row]
-            if self._maximum(back) <= limit:
-                total, shares[row] = back, self._present_shares[row]
+        self._keep_rounded()
+        _, load, weights, flows = self._best
+        self.result_utilisation = self._maximum(load)
+        if weights is None:
+            return self.present
+        traffic = self._traffic
+        shares = traffic.shares(weights, self._present_shares)
+        load, rates = load.astype(np.float64), traffic.rates
+        limit = max(float((load / rates).max()) * (1 + _SLACK), self.problem.enough) * rates
+        costs = np.exp2(SHARPNESS[-1] * (load / rates / max(self._maximum(self._best[1]), _NOISE) - 1.0)) / rates
+        relief = flows @ costs - self._present_flows @ costs
+        for row in np.argsort(relief, kind="stable"):
+            back = load - flows[row] + self._present_flows[row]
+            if (back <= limit).all():
+                load, shares[row] = back, self._present_shares[row]
+        self.result_utilisation = float((load / rates).max())
         return self._with(shares)
 
     def _run(self) -> Iterator[None]:
         progress, last = self.progress, len(SHARPNESS)
-        if len(self.problem.destinations):
+        if self._traffic.rows:
+            self._raise_bound(self._congestion(SHARPNESS[1]))
+            self._skip_soft()
             while progress.stage < last and not self._is_good():
                 yield from self._sweep()
-            if progress.stage == last and not self._is_good():
-                # One more stage repairs the rounding of a mixture; without a mixture it is not needed.
-                progress.stage += 1 if (yield from self._mix()) else 2
-                yield
-            while progress.stage == last + 1 and not self._is_good():
-                yield from self._sweep()
-        self._keep_best()
+            if progress.stage < last:
+                progress.stage, progress.row, progress.sweeps = last, 0, 0
+            while progress.stage == last:
+                yield from self._round()
         self.is_finished = True
 
+    def _skip_soft(self) -> None:
+        """Leave out stand-ins that are too soft for a start that is nearly as good as the bound."""
+        if self.progress == Progress() and self.bound:
+            gap = self._maximum(self._traffic.load) / self.bound - 1
+            soft = sum(sharpness * gap < _NEAR for sharpness in SHARPNESS[:-2])
+            self.progress.stage = soft
+
     def _is_good(self) -> bool:
-        most = self._maximum(self._total)
-        return most <= max(self.problem.enough, self.bound * (1 + _LEAST_GAIN))
+        most = self._maximum(self._traffic.load)
+        return most <= max(self.problem.enough, self.bound * (1 + _GOOD))
 
     def _sweep(self) -> Iterator[None]:
         """Continue a sweep over all destinations; the last one with a stand-in is the one that gains little."""
-        progress, groups = self.progress, self._groups()
-        sharpness = SHARPNESS[min(progress.stage, len(SHARPNESS) - 1)]
-        if progress.group == 0:
-            progress.scale = self._scale()
-            progress.before = self._potential(sharpness).value(self._total)
-        while progress.group < len(groups):
-            self._improve(groups[progress.group], self._potential(sharpness))
-            progress.group += 1
+        progress = self.progress
+        sharpness = SHARPNESS[progress.stage]
+        scale = self._price(sharpness)
+        if progress.row == 0:
+            progress.before = self._potential(sharpness, scale)
+        while progress.row < self._traffic.rows:
+            self._traffic.shift(progress.row, self._next_row())
+            progress.row = self._next_row()
+            if self._is_good():
+                return
             yield
-        self._keep_best()
-        after = self._potential(sharpness, progress.scale).value(self._total)
-        progress.group, progress.sweeps = 0, progress.sweeps + 1
-        if progress.before - after < _LEAST_GAIN or progress.sweeps == _MOST_SWEEPS:
+        gain = progress.before - self._potential(sharpness, scale)
+        progress.row, progress.sweeps = 0, progress.sweeps + 1
+        if gain < _LEAST_GAIN or progress.sweeps >= _MOST_SWEEPS:
             progress.stage, progress.sweeps = progress.stage + 1, 0
-            self._raise_bound(self._potential(sharpness).congestion_prices(self._total))
+            # Sharper prices give the better bound where few links decide, as in large networks.
+            for each in (sharpness, *SHARPNESS[progress.stage : progress.stage + 1]):
+                self._raise_bound(self._congestion(each))
+                yield
 
-    def _groups(self) -> list[IntArray]:
-        """Return rows of destinations that are processed together, spread over the topology's order."""
-        rows = len(self.problem.destinations)
-        count = max(min(_GROUPS, rows), -(-rows // _MOST_IN_GROUP))
-        return [np.arange(first, rows, count) for first in range(count)]
-
-    def _improve(self, rows: IntArray, potential: Potential) -> None:
-        """Move destinations to trees that are cheaper at present prices, wherever that lowers the potential."""
-        prices = potential.prices(self._total)
-        trees = cheapest_trees(self.problem.graph, prices, self.problem.destinations[rows])
-        tree_loads = trees.loads(self.problem.graph, self._entering[rows])
-        gains = (self._loads[rows] - tree_loads) @ prices
-        rows, tree_loads = rows[gains > _NOISE], tree_loads[gains > _NOISE]
-        if not len(rows):
-            return
-        for row, loads in zip(rows, tree_loads, strict=True):
-            self._met[row][loads.tobytes()] = loads
-        parts = self._parts(rows, tree_loads, potential)
-        moving = parts > 0
-        rows, flows = rows[moving], self._blend(rows, tree_loads, parts)[moving]
-        self._move(rows, flows, potential)
-
-    def _parts(self, rows: IntArray, tree_loads: FloatArray, potential: Potential) -> FloatArray:
-        """Return the best part of each destination to move to its tree, one after the other; 0 for none."""
-        total, value = self._total, potential.value(self._total)
-        parts = PARTS if self.progress.stage < len(SHARPNESS) else PARTS + MENDING_PARTS
-        best = np.zeros(len(rows))
-        for index, row in enumerate(rows):
-            change = tree_loads[index] - self._loads[row]
-            options = [(potential.value(total + part * change), part) for part in parts]
-            # On a tie the smaller part moves.
-            least, part = min(options)
-            if least < value - _NOISE:
-                total, value, best[index] = total + part * change, least, part
-        return best
-
-    def _blend(self, rows: IntArray, tree_loads: FloatArray, parts: FloatArray) -> FloatArray:
-        return self._loads[rows] + parts[:, None] * (tree_loads - self._loads[rows])
-
-    def _move(self, rows: IntArray, flows: FloatArray, potential: Potential) -> None:
-        """Apply flows as weights, one destination after the other, wherever they still lower the potential."""
-        if not len(rows):
-            return
-        shares, loads = self._weighted(rows, flows)
-        value = potential.value(self._total)
-        for index, row in enumerate(rows):
-            total = self._total - self._loads[row] + loads[index]
-            after = potential.value(total)
-            if after < value - _NOISE:
-                self._total, value = total, after
-                self._shares[row], self._loads[row] = shares[index], loads[index]
-
-    def _weighted(self, rows: IntArray, flows: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the shares of flows by whole weights, and the resulting loads."""
-        graph, destinations = self.problem.graph, self.problem.destinations[rows]
-        shares = rounded_shares(graph, shares_of_flows(graph, flows, destinations, self._present_shares[rows]))
-        whole = np.zeros((len(graph.switches), len(graph.links)))
-        whole[destinations] = shares
-        return shares, Splits(graph, whole).loads_by_destination(destinations, self._entering[rows])
-
-    def _mix(self) -> Generator[None, None, bool]:
-        """Let the linear program mix the trees seen, and any cheaper ones that it finds; return whether it did."""
-        entries, has_mixed = 0, False
-        self.progress.mixings += 1
-        if self.progress.mixings > _MOST_MIXINGS:
-            return False
-        costs = self._potential(SHARPNESS[-1]).prices(self._total)
-        for _ in range(_MOST_MIXTURES):
-            columns = self._columns(costs)
-            entries += int(np.count_nonzero(columns.loads))
-            if entries > _MOST_ENTRIES:
-                break
-            mixture = yield from mixing(
-                columns,
-                self._rates,
-                self._fixed,
-                self._total,
-                scale=self._scale(),
-                enough=self.problem.enough,
-                limit_s=self._limit_s,
-            )
-            if mixture is None:
-                break
-            self._mixed, has_mixed = np.zeros_like(self._loads), True
-            np.add.at(self._mixed, columns.owners, mixture.shares[:, None] * columns.loads)
-            if mixture.prices.any():
-                self._raise_bound(mixture.prices)
-            costs = mixture.prices + self._delay_costs(_PROGRAM_DELAY_WEIGHT)
-            if not self._meet(costs):
-                break
+    def _round(self) -> Iterator[None]:
+        """Continue to make weights of all traffic; the last time is the one that gains nothing."""
+        progress, best = self.progress, self._best[0]
+        self._price(SHARPNESS[-1])
+        while progress.row < self._traffic.rows:
+            # Weights that are good enough already only need to be rounded.
+            self._traffic.round(progress.row, self._next_row(), moves=not self._is_good())
+            progress.row = self._next_row()
             yield
-        self._take_mixture()
-        return has_mixed
-
-    def _take_mixture(self) -> None:
-        """Make weights of the newest mixture."""
-        if self._mixed is None:
-            return
-        self._shares, self._loads = self._weighted(np.arange(len(self._mixed)), self._mixed)
-        self._total, self._mixed = self._loads.sum(axis=0) + self._fixed, None
         self._keep_best()
+        progress.row, progress.sweeps = 0, progress.sweeps + 1
+        if self._best[0] > best - _LEAST_MENDED or progress.sweeps >= _MOST_ROUNDINGS or self._is_good():
+            progress.stage += 1
 
-    def _meet(self, costs: FloatArray) -> bool:
-        """Add the cheapest trees of all destinations to those seen; return whether one of them is new."""
-        trees = cheapest_trees(self.problem.graph, costs, self.problem.destinations)
-        before = sum(map(len, self._met))
-        for met, loads in zip(self._met, trees.loads(self.problem.graph, self._entering), strict=True):
-            met[loads.tobytes()] = loads
-        return sum(map(len, self._met)) > before
+    def _next_row(self) -> int:
+        rows = self._traffic.rows
+        return min(rows, self.progress.row + min(_MOST_IN_GROUP, -(-rows // _GROUPS)))
 
-    def _columns(self, costs: FloatArray) -> Columns:
-        """Return the trees in force for each destination, its current ones, and the cheapest of those seen."""
-        columns = [
-            np.stack([self._present_loads[row], self._loads[row], *sorted(met.values(), key=costs.dot)[:_MOST_TREES]])
-            for row, met in enumerate(self._met)
-        ]
-        owners = np.repeat(np.arange(len(columns)), [len(loads) for loads in columns])
-        loads = np.concatenate(columns)
-        return Columns(owners, loads, loads @ self._delay_costs(_PROGRAM_DELAY_WEIGHT))
+    def _keep_rounded(self) -> None:
+        """Make weights of the present traffic for comparison with the best, and continue as if it had not been."""
+        if self.is_finished or not self._traffic.rows:
+            return
+        flows = self._traffic.flows.copy()
+        self._price(SHARPNESS[-1])
+        self._traffic.round(0, self._traffic.rows, moves=False)
+        self._keep_best()
+        self._traffic.take(flows)
+
+    def _keep_best(self) -> None:
+        merit, traffic = self._merit(), self._traffic
+        if merit < self._best[0]:
+            self._best = merit, traffic.load.copy(), traffic.weights.copy(), traffic.flows.copy()
+
+    def _price(self, sharpness: int) -> float:
+        """Set prices by a stand-in for the present loads; return its scale."""
+        scale = self._scale()
+        self._traffic.price(sharpness, scale, self._delay_costs(sharpness))
+        return scale
+
+    def _potential(self, sharpness: int, scale: float) -> float:
+        """Return the stand-in for the maximum utilisation over the scale, plus delay: what sweeps lower."""
+        exponents = sharpness * (self._traffic.utilisation() / scale - 1.0)
+        most = float(exponents.max())
+        soft = 1.0 + (most + float(np.log2(np.exp2(exponents - most).sum()))) / sharpness
+        return soft + float(self._traffic.load @ self._delay_costs(sharpness))
+
+    def _delay_costs(self, sharpness: int) -> FloatArray:
+        return np.asarray(DELAY_WEIGHTS[SHARPNESS.index(sharpness)] * self._delays)
+
+    def _congestion(self, sharpness: int) -> FloatArray:
+        """Return the stand-in's slopes without delay, by the graph's links."""
+        exponents = sharpness * (self._traffic.utilisation() / self._scale())
+        slopes = np.exp2(exponents - exponents.max(initial=0.0)) / self._traffic.rates
+        prices: FloatArray = np.empty(len(slopes))
+        prices[self._traffic.layout.link] = slopes
+        return prices
 
     def _raise_bound(self, prices: FloatArray) -> None:
-        """Raise the bound to the one of prices: the least cost of all traffic over the cost of full links."""
-        graph, whole = self.problem.graph, float(prices @ self._rates)
-        # No price is 0, as costs must be positive; the bound accounts for the increase.
-        costs = prices + whole * 1e-9
-        distance = cheapest_trees(graph, costs, self.problem.destinations).distance
-        least = float((self._entering * np.where(self._entering > 0, distance, 0.0)).sum()) + float(costs @ self._fixed)
-        bound = least / float(costs @ self._rates)
+        """Raise the bound to the one of prices by the graph's links."""
+        bound = self._traffic.bound(prices[self._traffic.layout.link])
         if bound > self.bound:
             self.bound, self._prices = bound, prices
 
     def _least_delay(self) -> float:
-        """Return the delay of all traffic by shortest paths, in loads times ns."""
-        graph = self.problem.graph
+        """Return the delay of all traffic by shortest paths, in rates of the fastest link times ns."""
+        graph, entering = self.problem.graph, self.problem.entering_bps
         distance = cheapest_trees(graph, graph.delay_ns + _HOP_NS, self.problem.destinations).distance
-        least = float((self._entering * np.where(self._entering > 0, distance, 0.0)).sum())
-        return least or 1.0
-
-    def _potential(self, sharpness: float, scale: float | None = None) -> Potential:
-        return Potential(self._rates, self._delay_costs(DELAY_WEIGHT), sharpness, scale or self._scale())
-
-    def _delay_costs(self, weight: float) -> FloatArray:
-        return weight * self._delays
+        least = float((entering * np.where(entering > 0, distance, 0.0)).sum())
+        return least / float(graph.rate_bps.max(initial=1.0)) or 1.0
 
     def _scale(self) -> float:
-        return max(self._maximum(self._total), self.problem.enough) or 1.0
+        return max(self._maximum(self._traffic.load), self.problem.enough) or 1.0
 
-    def _maximum(self, loads: FloatArray) -> float:
-        return float((loads / self._rates).max(initial=0.0))
-
-    def _keep_best(self) -> None:
-        merit = self._merit()
-        if merit < self._best[0]:
-            self._best = merit, self._total, self._shares.copy(), self._loads.copy()
+    def _maximum(self, load: Longs) -> float:
+        return float((load / self._traffic.rates).max(initial=0.0))
 
     def _merit(self) -> float:
         """Return how good the present splits are (less is better): by one share of utilisation or of a lot of delay."""
-        most = max(self._maximum(self._total), self.problem.enough, _NOISE)
-        return float(np.log(most)) + _MERIT_DELAY_WEIGHT * float(self._total @ self._delays)
+        load = self._traffic.load
+        most = max(self._maximum(load), self.problem.enough, _NOISE)
+        return float(np.log(most)) + _MERIT_DELAY_WEIGHT * float(load @ self._delays)
 
     def _with(self, shares: FloatArray) -> Splits:
         whole = self.present.shares.copy()

@@ -17,9 +17,8 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from controller.common.errors import JobError, LostLeaseError
+from controller.common.errors import JobError, LostLeaseError, StorageError
 from controller.common.standby.lease import Lease
-from controller.common.standby.sqlite import SqliteLeases
 from controller.network.aggregation.jobs import RunningJob
 from controller.network.aggregation.records import PlaceRecords
 from controller.network.aggregation.service.job_state import InstalledJob, Notify
@@ -36,6 +35,7 @@ from dataplane.allreduce.membership import Membership
 from dataplane.clock import VirtualClock
 from dataplane.config import loads
 from dataplane.errors import MillraceError
+from dataplane.leases.sqlite import SqliteLeases
 from dataplane.topology.families import leaf_spine
 from tests.controller.network.aggregation.service.random_workers import DictStorage
 from tests.controller.network.aggregation.service.serving_jobs import (
@@ -270,7 +270,7 @@ def test_database_of_the_first_layout_is_adopted(folder: Path) -> None:
 def leases(folder: Path) -> Iterator[tuple[Lease, Lease, list[int]]]:
     """Yield the leases of two controllers, and the time in ns that both read."""
     now = [0]
-    with SqliteLeases(str(folder / "lease.db"), 1.0) as storage:
+    with SqliteLeases(str(folder / "lease.db"), 1.0, StorageError) as storage:
 
         def lease(holder: str) -> Lease:
             made = Lease(storage, "controller", holder=holder, address="", lease_ns=S, now_ns=lambda: now[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.network.paths.engineering.search import Potential, Problem, Search
+from controller.network.paths.engineering.search import Problem, Search
 from controller.network.paths.engineering.splits import ecmp, shortest
 from controller.network.paths.engineering.values import FloatArray, SwitchGraph
 from controller.network.paths.engineering.weights import quantise
@@ -107,18 +107,3 @@ def test_search_works_around_load_that_stays() -> None:
     optimum = solve(graph, demand, problem.destinations.tolist(), fixed_bps=fixed).max_utilisation
     assert loaded.max_utilisation(search.result()) <= optimum * WITHIN
     assert search.bound <= optimum * 1.001
-
-
-def test_potential_prices_are_its_slopes() -> None:
-    rng = np.random.default_rng(1)
-    potential = Potential(rng.uniform(1, 3, 6), rng.random(6) / 10, sharpness=20.0, scale=0.7)
-    loads, step = rng.random(6), 1e-6
-    slopes = [
-        (potential.value(loads + step * unit) - potential.value(loads - step * unit)) / (2 * step) for unit in np.eye(6)
-    ]
-    assert potential.prices(loads) == pytest.approx(slopes, rel=1e-5)
-
-
-def test_potential_is_near_the_maximum_when_sharp() -> None:
-    potential = Potential(np.array([1.0, 2.0]), np.zeros(2), sharpness=1000.0, scale=1.0)
-    assert potential.value(np.array([0.5, 0.6])) == pytest.approx(0.5, abs=1e-3)

@@ -64,7 +64,6 @@ NOT_FOR_OTHERS = {
     "controller/apps/cli/doctor/machine.py": "whether a port is free",
     "controller/apps/up/ports.py": "whether a port is free; marks it by a name at which nobody listens",
     "controller/apps/up/state.py": "whether a port is free",
-    "dataplane/allreduce/membership.py": "whether an address is this machine's",
     "dataplane/nic/devices/link_events.py": "the kernel's messages",
     "dataplane/nic/ports/packet_socket.py": "frames of a device",
     "dataplane/nic/ports/segment_sender.py": "sends frames of a device, and takes none",

@@ -153,6 +153,6 @@ class BuiltinTarget:
         self._insert(item.table, item.match, group=item.group)
 
 
-def _clear(words: array[int]) -> None:
+def _clear(words: memoryview) -> None:
     """Make words zero in their place: compiled code has their address."""
     words[:] = array("Q", bytes(8 * len(words)))

@@ -28,7 +28,7 @@ def test_scale_benchmark_prints_its_figures() -> None:
 
 @pytest.mark.slow
 def test_engineering_benchmark_prints_its_figures() -> None:
-    command = [sys.executable, ENGINEERING, "--scale", "--quick"]
+    command = [sys.executable, str(ENGINEERING), "--scale", "--quick"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     figures = json.loads(done.stdout.splitlines()[-1])
     assert figures.keys() == {"te_1000_s", "te_gap"}

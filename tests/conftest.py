@@ -46,8 +46,6 @@ def _own_garbage() -> Iterator[None]:
     """Collect a file's garbage at its end, so that a socket left open is its failure and not that of a later file."""
     yield
     gc.collect()
-    # What is left is of modules and caches; looking at it again after each file took 0.1 to 0.3 s.
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -101,7 +101,9 @@ def test_non_executable_differs_from_a_missing_program(tmp_path: Path) -> None:
 
 def test_termination_reaches_each_process_once(tmp_path: Path) -> None:
     other = "trap 'echo other; exit' TERM; echo on; while :; do sleep 0.02; done"
-    first = f'trap "echo first" TERM; setsid sh -c "{other}" & wait; wait; exit 3'
+    # It ends by the signal alone, not because the other, which may get it before, has ended.
+    told = 'until [ "$told" ]; do sleep 0.02; done'
+    first = f'trap "told=1; echo first" TERM; setsid sh -c "{other}" & {told}; wait; exit 3'
     folder = prepared(tmp_path, "sh", "-c", first)
     with kept(folder) as keeper:
         wait_until(lambda: "on" in output(folder), "the job does not begin")

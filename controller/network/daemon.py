@@ -141,7 +141,7 @@ class Daemon:
             ),
             wanted_version=None if routes is None else routes.version,
             pending_entries=len(plan.pending),
-            settled=is_reconciled and not self._driver.is_sending,
+            settled=is_reconciled and not self._driver.is_sending and all(map(self.coordinator.is_right, switches)),
             rejected_route_sets=self._rejected,
             source_problem=self._source_problem,
             writes=self._driver.writes,

@@ -89,8 +89,9 @@ def test_task_that_waits_for_units_has_no_output_yet(tmp_path: Path) -> None:
             await world.centre()
             gate = UNTIL_GO.format(tmp_path / "open")
             # Another engine's view of units may differ from the API's: here the first job outlives its task.
-            await world.submit("first", script(f"trap '' TERM; {gate}"))
-            await world.until("first", TaskPhase.RUNNING)
+            await world.submit("first", script(f"trap '' TERM; echo on; {gate}"))
+            async with aclosing(world.client.task_logs("first", follow=True)) as followed_first:
+                await read_until(followed_first, b"on\n")  # from now on it ignores the signal
             first = await world.client.of(Task).get("first")
             lost = Completion(task="first", epoch=first.status.epoch, phase=TaskPhase.PENDING)
             await world.client.complete(CompletionRequest(completions=(lost,)))

@@ -82,7 +82,7 @@ class _Reading:
         relation = self.connection.sql(statement)
         reader = relation.to_arrow_reader(BATCH_ROWS)
         first = next(reader, None)
-        return Answer(tuple(relation.columns), self._batches(first, reader))
+        return Answer(tuple(relation.columns), batches_of(self.connection, first, reader))
 
     def look_for_changes(self) -> bool:
         """Return whether a used file has gone, or turned out to be broken."""
@@ -138,17 +138,6 @@ class _Reading:
                 self.on_problem(str(error))
         return batches
 
-    def _batches(self, first: pa.RecordBatch | None, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-        """Yield a query's batches; the connection must stay open until the end."""
-        try:
-            if first is not None:
-                yield first
-            yield from reader
-        except PROBLEMS as error:
-            raise HistoryError(in_words(error)) from error
-        finally:
-            self.connection.close()
-
 
 def tables_in(statement: str) -> list[Table]:
     """Return the tables whose names occur in a statement, all if none does: reading the others would be in vain."""
@@ -168,3 +157,17 @@ def in_words(error: BaseException) -> str:
     if is_about_sketches(str(error)):
         return "delay_quantile takes delay sketches (column delay_sketch of links) and a share"
     return first_line(error)
+
+
+def batches_of(
+    connection: duckdb.DuckDBPyConnection, first: pa.RecordBatch | None, reader: pa.RecordBatchReader
+) -> Iterator[pa.RecordBatch]:
+    """Yield a query's batches; the connection must stay open until the end."""
+    try:
+        if first is not None:
+            yield first
+        yield from reader
+    except PROBLEMS as error:
+        raise HistoryError(in_words(error)) from error
+    finally:
+        connection.close()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
+
+from dataplane.closing import Closing
 
 ABSENT = 0
 """Revision of a key that does not exist."""
@@ -20,7 +20,7 @@ class Entry:
     revision: int
 
 
-class LeaseStorage(ABC):
+class LeaseStorage(Closing):
     """Keys that several processes share; every method raises the error that its opener names, in one line.
 
     The revision is one number for the whole storage, which each transaction increments. A write that fails may or may
@@ -42,15 +42,3 @@ class LeaseStorage(ABC):
         Return None, with nothing changed, if one is not. A `durable` write, and all before it, survives a power
         failure; others may not.
         """
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the storage; idempotent."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

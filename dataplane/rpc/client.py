@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -197,3 +197,23 @@ class ServiceClient:
         if self._channel is None:
             raise self._peer.error("the client is used outside its `async with`")
         return await self._channel.current()
+
+
+class PairClient(ServiceClient):
+    """Client of a service that may run in a pair: `_pair` has a client of each one, and is empty otherwise."""
+
+    _pair: Sequence[ServiceClient] = ()
+
+    async def __aenter__(self) -> Self:
+        if not self._pair:
+            return await super().__aenter__()
+        for client in self._pair:
+            await client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await super().__aexit__(kind, error, traceback)
+        for client in self._pair:
+            await client.__aexit__(kind, error, traceback)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dataplane.switch.ports.states import PortCounters, PortState
 
@@ -19,6 +19,17 @@ ENDLESS_LOOP = "endless_loop"
 PORT_DOWN = "port_down"
 HELLO_FORGED = "hello_forged"
 """Frames from a program that a neighbour could mistake for a hello."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Frames and bytes that a port has received, sent and dropped so far."""
+
+    rx_frames: int = 0
+    rx_bytes: int = 0
+    tx_frames: int = 0
+    tx_bytes: int = 0
+    drops: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

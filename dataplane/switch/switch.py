@@ -12,7 +12,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dataplane.clock import Clock
 from dataplane.errors import SwitchError
@@ -29,6 +29,7 @@ from dataplane.switch.counters import (
     OVERSIZE,
     PORT_DOWN,
     SwitchCounters,
+    Tally,
 )
 from dataplane.switch.devices import first_states
 from dataplane.switch.hellos.frames import is_hello
@@ -80,15 +81,6 @@ class Departure:
     is_hello: bool = False
 
 
-@dataclass(slots=True)
-class _Tally:
-    rx_frames: int = 0
-    rx_bytes: int = 0
-    tx_frames: int = 0
-    tx_bytes: int = 0
-    drops: dict[str, int] = field(default_factory=dict)
-
-
 class Switch:
     """One switch; `receive` and `advance` belong to one thread, everything else may be called from any.
 
@@ -117,7 +109,7 @@ class Switch:
             raise SwitchError(f"switch {device_id}: port {cpu_port} is the CPU port")
         every = (*self.ports, PortSettings(cpu_port, queue_frames=CPU_QUEUE_FRAMES))
         self._traffic = TrafficManager(every)
-        self._tallies = {port.number: _Tally() for port in every}
+        self._tallies = {port.number: Tally() for port in every}
         self._drops: dict[str, int] = {}
         self._clock = clock
         self._seed = seed
@@ -399,7 +391,7 @@ class Switch:
         with self._burst():
             return self._traffic.occupancy(port)
 
-    def _ingress(self, port: int, frames: Sequence[bytes], tally: _Tally, now_ns: int) -> None:
+    def _ingress(self, port: int, frames: Sequence[bytes], tally: Tally, now_ns: int) -> None:
         pipeline = self._pipeline
         if pipeline is None:
             _count(tally.drops, NO_PROGRAM, len(frames))
@@ -473,7 +465,7 @@ class Switch:
             for payload in packets_in:
                 self._packet_in_receiver(payload)
 
-    def _read_port(self, number: int, tally: _Tally) -> PortCounters:
+    def _read_port(self, number: int, tally: Tally) -> PortCounters:
         drops = dict(tally.drops)
         _add(drops, self._traffic.port_drops(number))
         queued = sum(self._traffic.occupancy(number))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -17,7 +17,15 @@ from collectors.history.objects.bucket import Bucket
 from collectors.history.objects.compaction import days_in
 from collectors.history.objects.settings import ObjectStoreSettings
 from collectors.history.parquet import PROBLEMS
-from collectors.history.query import BATCH_ROWS, WRONG_STATEMENT, Answer, in_words, refuse_all_but_one_select, tables_in
+from collectors.history.query import (
+    BATCH_ROWS,
+    WRONG_STATEMENT,
+    Answer,
+    batches_of,
+    in_words,
+    refuse_all_but_one_select,
+    tables_in,
+)
 from collectors.history.schema import TABLES, Table
 from collectors.history.views import connect
 
@@ -73,7 +81,7 @@ def _answer(bucket: Bucket, statement: str, listed: Mapping[str, list[str]]) -> 
     connection.execute("SET lock_configuration=true")
     relation = connection.sql(statement)
     reader = relation.to_arrow_reader(BATCH_ROWS)
-    return Answer(tuple(relation.columns), _batches(connection, next(reader, None), reader))
+    return Answer(tuple(relation.columns), batches_of(connection, next(reader, None), reader))
 
 
 def _dataset(bucket: Bucket, table: Table, keys: list[str]) -> ds.Dataset | pa.Table:
@@ -87,17 +95,3 @@ def _dataset(bucket: Bucket, table: Table, keys: list[str]) -> ds.Dataset | pa.T
         filesystem=bucket.file_system,
         partitioning=ds.partitioning(_PARTS, flavor="hive"),
     )
-
-
-def _batches(
-    connection: duckdb.DuckDBPyConnection, first: pa.RecordBatch | None, reader: pa.RecordBatchReader
-) -> Iterator[pa.RecordBatch]:
-    """Yield a query's batches; the connection must stay open until the end."""
-    try:
-        if first is not None:
-            yield first
-        yield from reader
-    except PROBLEMS as error:
-        raise HistoryError(in_words(error)) from error
-    finally:
-        connection.close()

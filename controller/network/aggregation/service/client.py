@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import grpc
 import grpc.aio
@@ -15,7 +14,7 @@ from dataplane.allreduce.jobs import jobs_pb2 as pb
 from dataplane.allreduce.jobs.messages import ADDRESS, SERVICE
 from dataplane.config import Strict
 from dataplane.rpc.access.settings import TlsSettings
-from dataplane.rpc.client import Peer, ServiceClient
+from dataplane.rpc.client import PairClient, Peer
 
 TIMEOUT_S: Final = 5.0
 _NEXT: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
@@ -34,7 +33,7 @@ class JobClientSettings(Strict, frozen=True):
     """Waits for a connection."""
 
 
-class JobClient(ServiceClient):
+class JobClient(PairClient):
     """Asks a job service; use it as an async context manager. Whatever fails is a JobError in one line."""
 
     def __init__(self, settings: JobClientSettings) -> None:
@@ -43,20 +42,6 @@ class JobClient(ServiceClient):
         self._pair: list[JobClient] = []
         if len(addresses) > 1:
             self._pair = [JobClient(msgspec.structs.replace(settings, address=address)) for address in addresses]
-
-    async def __aenter__(self) -> Self:
-        if not self._pair:
-            return await super().__aenter__()
-        for client in self._pair:
-            await client.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await super().__aexit__(kind, error, traceback)
-        for client in self._pair:
-            await client.__aexit__(kind, error, traceback)
 
     async def _call(self, method: str, request: bytes) -> bytes:
         """Return the answer; of a pair that of the active one."""

@@ -6,8 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from types import TracebackType
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
 import grpc
 import grpc.aio
@@ -54,7 +53,7 @@ from dataplane.clock import NS_PER_S
 from dataplane.config import Strict
 from dataplane.event_loop.merging import merged
 from dataplane.rpc.access.settings import TlsSettings
-from dataplane.rpc.client import Peer, ServiceClient
+from dataplane.rpc.client import PairClient, Peer, ServiceClient
 from dataplane.topology.values import LinkKey
 
 _NEXT: Final = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED}
@@ -77,7 +76,7 @@ class RouteClientSettings(Strict, frozen=True):
     """Timeout of a request."""
 
 
-class RouteClient(ServiceClient):
+class RouteClient(PairClient):
     """Client of a path server, which reconnects; use it as an async context manager."""
 
     def __init__(
@@ -110,20 +109,6 @@ class RouteClient(ServiceClient):
         self._token = 0
         self.stale_sets = 0
         """Sets of routes refused because they are of a path server that is no longer active."""
-
-    async def __aenter__(self) -> Self:
-        if not self._pair:
-            return await super().__aenter__()
-        for client in self._pair:
-            await client.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await super().__aexit__(kind, error, traceback)
-        for client in self._pair:
-            await client.__aexit__(kind, error, traceback)
 
     async def routes(self) -> AsyncGenerator[RouteSet, None]:
         """Yield the full set of routes in force, then each newer one, endlessly, across restarts of the path server.

@@ -12,6 +12,8 @@ import asyncio
 import json
 import tempfile
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -21,6 +23,7 @@ from controller.scheduling.framework.profiles import PolicySettings
 from controller.scheduling.tasks.profiles import HEFT, MEASURED, TaskProfileSettings
 from controller.scheduling.tasks.settings import TaskSettings
 from tests.controller.apiserver.api_server import serving, settings_in
+from tests.controller.scheduling.serving.tasks.centres import PlayedCentre
 from tests.controller.scheduling.serving.tasks.conftest import Site
 from tests.controller.scheduling.serving.tasks.spotri import (
     VirtualWorld,
@@ -31,6 +34,8 @@ from tests.controller.scheduling.serving.tasks.spotri import (
     unit_types,
     virtual_world,
 )
+
+_REPORT_S = 10.0
 
 SIDES: dict[str, TaskProfileSettings] = {
     "heft": HEFT,
@@ -94,12 +99,30 @@ async def real_s(number: int | None, compression: float) -> float:
         async with serving(settings_in(Path(folder)), Path(folder)) as served:
             site = Site(served.client, served.socket)
             centres = [site.centre("c1", 1.0, *unit_types(12, 0)), site.centre("c2", 1.0, *unit_types(4, 4))]
-            async with site.running(*centres), site.scheduling(), sleeping(site.client, *centres):
+            async with site.running(*centres), site.scheduling(), sleeping(site.client, *centres), reporting(*centres):
                 begun_s = time.monotonic()
                 for task in tasks:
                     await site.client.of(Task).create(task)
                 await site.ended(*(task.metadata.name for task in tasks))
                 return time.monotonic() - begun_s
+
+
+@asynccontextmanager
+async def reporting(*centres: PlayedCentre) -> AsyncIterator[None]:
+    """Let centres report again and again until the block ends: one that is silent gets no more tasks."""
+
+    async def report() -> None:
+        while True:
+            await asyncio.sleep(_REPORT_S)
+            for centre in centres:
+                await centre.report()
+
+    task = asyncio.create_task(report())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
 
 
 def main() -> None:

@@ -218,12 +218,12 @@ unit: $(VENV)/.dev $(S3_VENV)/.ready
 
 # tests/soak is for `make deep`.
 unit-user: $(VENV)/.dev
-	@set -o pipefail; $(BIN)/python -m pytest --ignore=tests/soak -n $(WORKERS) -m "not root" 2>&1 | tee $(USER_OUTPUT)
+	@set -o pipefail; $(BIN)/python -m pytest --ignore=tests/soak -n $(WORKERS) -m "not root and not deep" 2>&1 | tee $(USER_OUTPUT)
 
 # Output goes to a file, which `unit` prints at the end, so that it does not mix with the others'.
 unit-root: $(VENV)/.dev
 	@status=0; { \
-	$(BIN)/python -m pytest --ignore=tests/soak -n 2 --dist loadfile -m "root and not bmv2" || status=1; \
+	$(BIN)/python -m pytest --ignore=tests/soak -n 2 --dist loadfile -m "root and not bmv2 and not deep" || status=1; \
 	if command -v simple_switch_grpc; then \
 	$(BIN)/python -m pytest --ignore=tests/soak -n 4 -m "root and bmv2" || status=1; \
 	else echo "simple_switch_grpc is not on the PATH: no test with bmv2 ran"; fi; \
@@ -234,6 +234,8 @@ deep: export HYPOTHESIS_PROFILE = deep
 deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SPARK_VENV)/.ready $(S3_VENV)/.ready $(SITE_VENV)/.ready
 	$(MAKE) --no-print-directory site pythons
 	$(BIN)/python -m pytest --ignore=tests/soak -n $(WORKERS) --timeout=3600 -m "hypothesis and not root"
+	$(BIN)/python -m pytest --ignore=tests/soak -n $(WORKERS) -m "deep and not root"
+	$(BIN)/python -m pytest --ignore=tests/soak -m "deep and root and not bmv2"
 	$(BIN)/python -m pytest -m slow tests/soak
 	$(BIN)/python -m pytest tests/soak/containers.py
 	$(BIN)/python -m pytest tests/controller/workloads/centres/engines/test_engines.py

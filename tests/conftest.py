@@ -68,7 +68,7 @@ def no_terminal() -> Iterator[None]:
         yield
 
 
-_RARE_MARKS = ("root", "bmv2")
+_RARE_MARKS = ("root", "bmv2", "deep")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
